@@ -14,6 +14,7 @@ mod quantized;
 mod shape;
 mod write;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -196,10 +197,24 @@ impl LinearForm {
     }
 }
 
-/// A graph under construction.
+/// A graph under construction. What is added to it is in a cell, so that operators nest as expressions do.
 pub(crate) struct Graph<'w> {
     name: String,
     weights: &'w Weights,
+    parts: RefCell<Parts<'w>>,
+    /// The operators that attention is written in.
+    pub(crate) target: Target,
+    /// Lets layers with the same input become one product.
+    pub(crate) may_join_layers: bool,
+    /// The ranges of layers' inputs.
+    pub(crate) calibration: Option<&'w Calibration>,
+    /// Blocks whose linear layers are not quantised with given scales.
+    pub(crate) exact_blocks: Vec<Block>,
+}
+
+/// What a graph has so far, and what holds for the nodes that are added next.
+#[derive(Default)]
+struct Parts<'w> {
     nodes: Vec<Node>,
     initializers: Vec<Initializer<'w>>,
     inputs: Vec<Value>,
@@ -215,18 +230,10 @@ pub(crate) struct Graph<'w> {
     constants: HashMap<(i32, Vec<usize>, Vec<u8>), Value>,
     /// The form of the linear layers added next.
     linear_form: LinearForm,
-    /// The operators that attention is written in.
-    pub(crate) target: Target,
-    /// Lets layers with the same input become one product.
-    pub(crate) may_join_layers: bool,
     /// Values whose rows are quantised, by name and lower bound.
     quantized: HashMap<(String, Option<u32>), QuantizedRows>,
     /// Values rounded to codes of 8 bits and back, by name and scale.
     rounded: HashMap<(String, u32), Value>,
-    /// The ranges of layers' inputs.
-    pub(crate) calibration: Option<&'w Calibration>,
-    /// Blocks whose linear layers are not quantised with given scales.
-    pub(crate) exact_blocks: Vec<Block>,
     fault: Option<Error>,
 }
 
@@ -235,48 +242,36 @@ impl<'w> Graph<'w> {
         Self {
             name: name.to_owned(),
             weights,
-            nodes: Vec::new(),
-            initializers: Vec::new(),
-            inputs: Vec::new(),
-            outputs: Vec::new(),
-            scope: String::new(),
-            role: None,
-            block: None,
-            names: HashMap::new(),
-            constants: HashMap::new(),
-            linear_form: LinearForm::default(),
+            parts: RefCell::default(),
             target: Target::default(),
             may_join_layers: false,
-            quantized: HashMap::new(),
-            rounded: HashMap::new(),
             calibration: None,
             exact_blocks: Vec::new(),
-            fault: None,
         }
     }
 
     /// Sets the prefix for the names of the nodes that follow: the module's name in the checkpoint.
-    pub(crate) fn scope(&mut self, scope: impl Into<String>) {
-        self.scope = scope.into();
+    pub(crate) fn scope(&self, scope: impl Into<String>) {
+        self.parts.borrow_mut().scope = scope.into();
     }
 
     /// Sets the part of the model that the nodes that follow belong to.
-    pub(crate) fn block(&mut self, block: Block) {
-        self.block = Some(block);
+    pub(crate) fn block(&self, block: Block) {
+        self.parts.borrow_mut().block = Some(block);
     }
 
     /// Gives the nodes that `add` adds this role, unless an outer call has set one.
-    pub(crate) fn as_role<T>(&mut self, role: Role, add: impl FnOnce(&mut Self) -> T) -> T {
-        let outer = self.role;
-        self.role = outer.or(Some(role));
+    pub(crate) fn as_role<T>(&self, role: Role, add: impl FnOnce(&Self) -> T) -> T {
+        let outer = self.parts.borrow().role;
+        self.parts.borrow_mut().role = outer.or(Some(role));
         let added = add(self);
-        self.role = outer;
+        self.parts.borrow_mut().role = outer;
         added
     }
 
     /// Sets the form of the linear layers that follow.
-    pub(crate) fn write_linear_as(&mut self, form: LinearForm) {
-        self.linear_form = form;
+    pub(crate) fn write_linear_as(&self, form: LinearForm) {
+        self.parts.borrow_mut().linear_form = form;
     }
 
     pub(crate) fn joins_layers(&self) -> bool {
@@ -285,22 +280,24 @@ impl<'w> Graph<'w> {
 
     /// The form of a linear layer in this place.
     pub(crate) fn linear_form(&self) -> LinearForm {
-        let exact = self.block.is_some_and(|block| self.exact_blocks.iter().any(|kept| kept.covers(block)));
-        match self.linear_form {
+        let Parts { block, linear_form, .. } = &*self.parts.borrow();
+        let exact = block.is_some_and(|block| self.exact_blocks.iter().any(|kept| kept.covers(block)));
+        match *linear_form {
             LinearForm::Static(_) | LinearForm::Integers | LinearForm::Codes if exact => LinearForm::Float,
             form => form,
         }
     }
 
-    pub(crate) fn input(&mut self, name: &str, element: Element, dims: &[Dim]) -> Value {
+    pub(crate) fn input(&self, name: &str, element: Element, dims: &[Dim]) -> Value {
         let value = Value { name: name.to_owned(), element, dims: dims.to_vec() };
-        self.names.insert(name.to_owned(), 1);
-        self.inputs.push(value.clone());
+        let mut parts = self.parts.borrow_mut();
+        parts.names.insert(name.to_owned(), 1);
+        parts.inputs.push(value.clone());
         value
     }
 
     /// Makes `value` the output `name`; its shape must be `dims`.
-    pub(crate) fn output(&mut self, name: &str, value: &Value, dims: &[Dim]) {
+    pub(crate) fn output(&self, name: &str, value: &Value, dims: &[Dim]) {
         if value.dims != dims {
             self.fail(format!("output {name} has shape {:?}: expected {dims:?}", value.dims));
         }
@@ -312,15 +309,15 @@ impl<'w> Graph<'w> {
             op_type: "Identity".into(),
             ..NodeProto::default()
         };
-        self.nodes.push(Node { proto, element: value.element, role: Role::Exact, block: None });
-        self.outputs.push(out);
+        let mut parts = self.parts.borrow_mut();
+        parts.nodes.push(Node { proto, element: value.element, role: Role::Exact, block: None });
+        parts.outputs.push(out);
     }
 
     /// The checkpoint's tensor of this name.
-    pub(crate) fn weight(&mut self, name: &str) -> Value {
-        let dims = self.weights.shape(name).to_vec();
+    pub(crate) fn weight(&self, name: &str) -> Value {
         let key = name.to_owned();
-        self.derived(name, &dims, move |weights| weights.read(&key))
+        self.derived(name, self.weights.shape(name), move |weights| weights.read(&key))
     }
 
     /// The shape of a tensor of the checkpoint.
@@ -330,71 +327,72 @@ impl<'w> Graph<'w> {
 
     /// An f32 initialiser computed from the checkpoint when the file is written.
     pub(crate) fn derived(
-        &mut self,
+        &self,
         name: &str,
         dims: &[usize],
         read: impl Fn(&Weights) -> Result<Vec<f32>> + 'w,
     ) -> Value {
-        let value = Value { name: self.unique(name), element: Element::F32, dims: shape::fixed(dims) };
-        self.initializers.push(Initializer { value: value.clone(), source: Source::Weights(Rc::new(read)) });
-        value
+        self.initializer(name, Element::F32, dims, Source::Weights(Rc::new(read)))
     }
 
     /// An initialiser of 8-bit codes computed from the checkpoint when the file is written.
     pub(crate) fn derived_codes(
-        &mut self,
+        &self,
         name: &str,
         element: Element,
         dims: &[usize],
         read: impl Fn(&Weights) -> Result<Vec<i8>> + 'w,
     ) -> Value {
+        self.initializer(name, element, dims, Source::Codes(Rc::new(read)))
+    }
+
+    fn initializer(&self, name: &str, element: Element, dims: &[usize], source: Source<'w>) -> Value {
         let value = Value { name: self.unique(name), element, dims: shape::fixed(dims) };
-        self.initializers.push(Initializer { value: value.clone(), source: Source::Codes(Rc::new(read)) });
+        self.parts.borrow_mut().initializers.push(Initializer { value: value.clone(), source });
         value
     }
 
     /// An f32 constant.
-    pub(crate) fn constant(&mut self, name: &str, dims: &[usize], data: &[f32]) -> Value {
+    pub(crate) fn constant(&self, name: &str, dims: &[usize], data: &[f32]) -> Value {
         let bytes = data.iter().flat_map(|v| v.to_le_bytes()).collect();
         self.bytes(name, Element::F32, dims, bytes)
     }
 
     /// A scalar f32 constant.
-    pub(crate) fn scalar(&mut self, value: f32) -> Value {
+    pub(crate) fn scalar(&self, value: f32) -> Value {
         self.constant("scalar", &[], &[value])
     }
 
     /// A one-dimensional i64 constant.
-    pub(crate) fn integers(&mut self, name: &str, data: &[i64]) -> Value {
+    pub(crate) fn integers(&self, name: &str, data: &[i64]) -> Value {
         let bytes = data.iter().flat_map(|v| v.to_le_bytes()).collect();
         self.bytes(name, Element::I64, &[data.len()], bytes)
     }
 
     /// A scalar u8 constant.
-    fn scalar_u8(&mut self, value: u8) -> Value {
+    fn scalar_u8(&self, value: u8) -> Value {
         self.bytes("scalar", Element::U8, &[], vec![value])
     }
 
-    fn bytes(&mut self, name: &str, element: Element, dims: &[usize], bytes: Vec<u8>) -> Value {
+    fn bytes(&self, name: &str, element: Element, dims: &[usize], bytes: Vec<u8>) -> Value {
         let count: usize = dims.iter().product();
         if bytes.len() != count * element.bytes() {
             self.fail(format!("constant {name} has {} bytes for shape {dims:?}", bytes.len()));
         }
         let key = (element.data_type(), dims.to_vec(), bytes);
-        if let Some(known) = self.constants.get(&key) {
+        if let Some(known) = self.parts.borrow().constants.get(&key) {
             return known.clone();
         }
-        let value = Value { name: self.unique(name), element, dims: shape::fixed(dims) };
-        self.initializers.push(Initializer { value: value.clone(), source: Source::Bytes(key.2.clone()) });
+        let value = self.initializer(name, element, dims, Source::Bytes(key.2.clone()));
         if key.2.len() <= 1024 {
-            self.constants.insert(key, value.clone());
+            self.parts.borrow_mut().constants.insert(key, value.clone());
         }
         value
     }
 
     /// Adds a node with one output.
     fn node(
-        &mut self,
+        &self,
         op: &str,
         inputs: &[&Value],
         attributes: Vec<AttributeProto>,
@@ -407,14 +405,15 @@ impl<'w> Graph<'w> {
 
     /// Adds a node with outputs of type `element`, named `name:0`, `name:1`, …
     fn push(
-        &mut self,
+        &self,
         op: &str,
         inputs: &[&Value],
         attribute: Vec<AttributeProto>,
         outputs: usize,
         element: Element,
     ) -> String {
-        let name = if self.scope.is_empty() { op.to_owned() } else { format!("{}/{op}", self.scope) };
+        let scope = self.parts.borrow().scope.clone();
+        let name = if scope.is_empty() { op.to_owned() } else { format!("{scope}/{op}") };
         let name = self.unique(&name);
         let proto = NodeProto {
             input: inputs.iter().map(|value| value.name.clone()).collect(),
@@ -424,33 +423,36 @@ impl<'w> Graph<'w> {
             attribute,
             domain: if FUSED.contains(&op) { FUSED_DOMAIN } else { "" }.to_owned(),
         };
-        let role = self.role.unwrap_or(Role::of(op));
-        self.nodes.push(Node { proto, element, role, block: self.block });
+        let mut parts = self.parts.borrow_mut();
+        let (role, block) = (parts.role.unwrap_or(Role::of(op)), parts.block);
+        parts.nodes.push(Node { proto, element, role, block });
         name
     }
 
-    fn unique(&mut self, name: &str) -> String {
-        let count = self.names.entry(name.to_owned()).or_insert(0);
+    fn unique(&self, name: &str) -> String {
+        let mut parts = self.parts.borrow_mut();
+        let count = parts.names.entry(name.to_owned()).or_insert(0);
         *count += 1;
         if *count == 1 { name.to_owned() } else { format!("{name}#{count}") }
     }
 
     /// Keeps the first fault.
-    fn fail(&mut self, message: String) {
+    fn fail(&self, message: String) {
         self.fail_as(ErrorKind::Internal, message);
     }
 
     /// Keeps the first fault; `x` stands for the result of the node that cannot be added.
-    fn refuse(&mut self, x: &Value, message: String) -> Value {
+    fn refuse(&self, x: &Value, message: String) -> Value {
         self.fail(message);
         x.clone()
     }
 
     /// Keeps the first fault, of this kind.
-    pub(crate) fn fail_as(&mut self, kind: ErrorKind, message: String) {
-        let module = if self.scope.is_empty() { &self.name } else { &self.scope };
+    pub(crate) fn fail_as(&self, kind: ErrorKind, message: String) {
+        let Parts { scope, fault, .. } = &mut *self.parts.borrow_mut();
+        let module = if scope.is_empty() { &self.name } else { scope };
         let message = format!("cannot build graph {}, {module}: {message}", self.name);
-        self.fault.get_or_insert_with(|| Error::new(kind, message));
+        fault.get_or_insert_with(|| Error::new(kind, message));
     }
 }
 

@@ -5,18 +5,18 @@ use super::{Dim, Element, Graph, Role, Value, int, shape};
 
 impl Graph<'_> {
     /// `Greater`, `Less`, `LessOrEqual` or `Equal`, element by element.
-    pub(crate) fn compare(&mut self, op: &str, a: &Value, b: &Value) -> Value {
+    pub(crate) fn compare(&self, op: &str, a: &Value, b: &Value) -> Value {
         self.operator_of_two(op, a, b, Element::Bool)
     }
 
     /// `true` for each number above `limit`.
-    pub(crate) fn is_above(&mut self, x: &Value, limit: f32) -> Value {
+    pub(crate) fn is_above(&self, x: &Value, limit: f32) -> Value {
         let limit = self.scalar(limit);
         self.compare("Greater", x, &limit)
     }
 
     /// `And` or `Or`.
-    pub(crate) fn both(&mut self, op: &str, a: &Value, b: &Value) -> Value {
+    pub(crate) fn both(&self, op: &str, a: &Value, b: &Value) -> Value {
         if a.element != Element::Bool || b.element != Element::Bool {
             self.fail(format!("{op}: expected two conditions"));
         }
@@ -24,7 +24,7 @@ impl Graph<'_> {
     }
 
     /// `a` where the condition holds, else `b`.
-    pub(crate) fn choose(&mut self, condition: &Value, a: &Value, b: &Value) -> Value {
+    pub(crate) fn choose(&self, condition: &Value, a: &Value, b: &Value) -> Value {
         let dims = shape::broadcast(&a.dims, &b.dims).and_then(|d| shape::broadcast(&condition.dims, &d));
         let dims = dims.unwrap_or_else(|| {
             let shapes = [condition, a, b].map(|value| value.dims.clone());
@@ -41,7 +41,7 @@ impl Graph<'_> {
     /// `true` for each number that is the largest along an axis, the first of equals; `index` counts that axis from 0 in f32.
     ///
     /// Not `ArgMax`: runtimes disagree about equal numbers (rten 0.27 takes the last).
-    pub(crate) fn is_first_largest(&mut self, x: &Value, axis: usize, index: &Value) -> Value {
+    pub(crate) fn is_first_largest(&self, x: &Value, axis: usize, index: &Value) -> Value {
         const AFTER_ALL: f32 = 1e9;
         let largest = self.reduce("ReduceMax", x, axis);
         let equals = self.compare("Equal", x, &largest);
@@ -53,7 +53,7 @@ impl Graph<'_> {
     }
 
     /// 1 for the largest of each row `[batch, n]`, the first of equals, and 0 for the others: `[batch, 1, n]`.
-    pub(crate) fn one_hot_of_largest(&mut self, rows: &Value) -> Value {
+    pub(crate) fn one_hot_of_largest(&self, rows: &Value) -> Value {
         let &[batch, Dim::Fixed(n)] = rows.dims.as_slice() else {
             return self.refuse(rows, format!("one hot: {:?}", rows.dims));
         };
@@ -65,13 +65,13 @@ impl Graph<'_> {
     }
 
     /// The size of an axis as an i64 vector of one.
-    pub(crate) fn size_of(&mut self, x: &Value, axis: usize) -> Value {
+    pub(crate) fn size_of(&self, x: &Value, axis: usize) -> Value {
         let attributes = vec![int("start", axis as i64), int("end", axis as i64 + 1)];
         self.node("Shape", &[x], attributes, Element::I64, shape::fixed(&[1]))
     }
 
     /// 0, 1, … below a size, i64 `[count]`; `size` as by [`size_of`](Self::size_of).
-    pub(crate) fn range(&mut self, size: &Value, count: Dim) -> Value {
+    pub(crate) fn range(&self, size: &Value, count: Dim) -> Value {
         let scalar = self.integers("shape", &[]);
         let size = self.node("Reshape", &[size, &scalar], vec![], Element::I64, vec![]);
         let [zero, one] =
@@ -80,7 +80,7 @@ impl Graph<'_> {
     }
 
     /// Joins two neighbouring axes, of which some are named; the result's axis has the name or size `joined`.
-    pub(crate) fn join_axes(&mut self, x: &Value, axis: usize, joined: Dim) -> Value {
+    pub(crate) fn join_axes(&self, x: &Value, axis: usize, joined: Dim) -> Value {
         let mut dims = x.dims.clone();
         dims.splice(axis..axis + 2, [joined]);
         let target: Vec<i64> = dims
@@ -100,29 +100,29 @@ impl Graph<'_> {
     }
 
     /// The first axis, which is named, becomes two of which the second is fixed; the others stay.
-    pub(crate) fn separate_axis(&mut self, x: &Value, dims: [Dim; 3]) -> Value {
+    pub(crate) fn separate_axis(&self, x: &Value, dims: [Dim; 3]) -> Value {
         let sizes = dims.map(|dim| if let Dim::Fixed(n) = dim { n as i64 } else { -1 });
         let target = self.integers("shape", &sizes);
         self.node("Reshape", &[x, &target], vec![], x.element, dims.to_vec())
     }
 
     /// `count` equal parts of an axis.
-    pub(crate) fn split_axis(&mut self, x: &Value, axis: usize, count: usize) -> Vec<Value> {
+    pub(crate) fn split_axis(&self, x: &Value, axis: usize, count: usize) -> Vec<Value> {
         self.split(x, axis, axis as i64, count)
     }
 
     /// `ReduceMax`, `ReduceMin` or `ReduceMean` of an axis, which becomes 1.
-    pub(crate) fn reduce(&mut self, op: &str, x: &Value, axis: usize) -> Value {
+    pub(crate) fn reduce(&self, op: &str, x: &Value, axis: usize) -> Value {
         self.reduce_axis(op, x, axis, axis as i64)
     }
 
     /// As [`reduce`](Self::reduce), of the last axis: of every row.
-    pub(super) fn reduce_rows(&mut self, op: &str, x: &Value) -> Value {
+    pub(super) fn reduce_rows(&self, op: &str, x: &Value) -> Value {
         self.reduce_axis(op, x, x.dims.len() - 1, -1)
     }
 
     /// Reduces an axis, which the node has as `attribute`.
-    fn reduce_axis(&mut self, op: &str, x: &Value, axis: usize, attribute: i64) -> Value {
+    fn reduce_axis(&self, op: &str, x: &Value, axis: usize, attribute: i64) -> Value {
         let mut dims = x.dims.clone();
         dims[axis] = Dim::Fixed(1);
         let axes = self.integers("axes", &[attribute]);
@@ -130,7 +130,7 @@ impl Graph<'_> {
     }
 
     /// Layer norm over the channels of `[batch, channels, h, w]`; `scale` and `bias` [channels].
-    pub(crate) fn channel_norm(&mut self, x: &Value, scale: &Value, bias: &Value, eps: f32) -> Value {
+    pub(crate) fn channel_norm(&self, x: &Value, scale: &Value, bias: &Value, eps: f32) -> Value {
         let Some((_, [channels, _, _])) = map_of(x) else {
             return self.refuse(x, format!("channel norm: {:?}", x.dims));
         };
@@ -150,7 +150,7 @@ impl Graph<'_> {
     }
 
     /// Enlarges `[batch, channels, h, w]` to squares of `side`, linearly between the centres of pixels.
-    pub(crate) fn enlarge(&mut self, x: &Value, side: usize) -> Value {
+    pub(crate) fn enlarge(&self, x: &Value, side: usize) -> Value {
         let Some((batch, [channels, h, _])) = map_of(x).filter(|(_, [_, h, w])| h == w && *h <= side) else {
             return self.refuse(x, format!("Resize: {:?} to {side}", x.dims));
         };
@@ -167,7 +167,7 @@ impl Graph<'_> {
 
     /// One value for all → the same for each of a batch `[batch, …]`; x `[1, …]` of fixed sizes, `count` as by
     /// [`size_of`](Self::size_of).
-    pub(crate) fn repeat(&mut self, x: &Value, count: &Value, batch: Dim) -> Value {
+    pub(crate) fn repeat(&self, x: &Value, count: &Value, batch: Dim) -> Value {
         let sizes: Vec<i64> =
             x.dims[1..].iter().map(|dim| if let Dim::Fixed(n) = dim { *n as i64 } else { -1 }).collect();
         if sizes.contains(&-1) {

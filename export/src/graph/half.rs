@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Element, Graph, Initializer, Node, Role, Value, int};
+use super::{Element, Graph, Initializer, Node, Parts, Role, Value, int};
 use crate::contract::Precision;
 use crate::mixed_precision::{Block, MixedPrecision};
 use ocelli_onnx::schema::NodeProto;
@@ -108,9 +108,10 @@ fn is_fixed_input(node: &NodeProto, place: usize) -> bool {
 impl Graph<'_> {
     /// The same graph in half precision; inputs and outputs keep their types.
     pub(crate) fn in_half(mut self, rules: &HalfRules) -> Self {
-        let types = choose(&self, rules);
-        let mut writer = Writer::new(&mut self);
-        for (mut node, element) in std::mem::take(&mut self.nodes).into_iter().zip(types) {
+        let parts = self.parts.get_mut();
+        let types = choose(parts, rules);
+        let mut writer = Writer::new(parts);
+        for (mut node, element) in std::mem::take(&mut parts.nodes).into_iter().zip(types) {
             match element {
                 Some(element) if makes_codes(&node) => {
                     writer.convert_inputs(&mut node, element);
@@ -133,14 +134,13 @@ impl Graph<'_> {
         let Writer { nodes, mut initializers, .. } = writer;
         let used: HashSet<&String> = nodes.iter().flat_map(|node| &node.proto.input).collect();
         initializers.retain(|initializer| used.contains(&initializer.value.name));
-        self.initializers = initializers;
-        self.nodes = nodes;
+        (parts.initializers, parts.nodes) = (initializers, nodes);
         self
     }
 }
 
 /// The format of every node with floating-point results.
-fn choose(graph: &Graph<'_>, rules: &HalfRules) -> Vec<Option<Element>> {
+fn choose(graph: &Parts<'_>, rules: &HalfRules) -> Vec<Option<Element>> {
     let outputs: HashSet<&str> = graph.outputs.iter().map(|value| value.name.as_str()).collect();
     let is_output = |node: &Node| node.proto.output.iter().any(|name| outputs.contains(name.as_str()));
     let graph_inputs: HashSet<&str> = graph.inputs.iter().map(|value| value.name.as_str()).collect();
@@ -199,7 +199,7 @@ struct Writer<'w> {
 
 impl<'w> Writer<'w> {
     /// Takes the initializers of a graph.
-    fn new(graph: &mut Graph<'w>) -> Self {
+    fn new(graph: &mut Parts<'w>) -> Self {
         let initializers = std::mem::take(&mut graph.initializers);
         let values = graph.inputs.iter().chain(initializers.iter().map(|initializer| &initializer.value));
         let elements = values.map(|value| (value.name.clone(), value.element)).collect();

@@ -4,12 +4,12 @@ use super::{AttributeProto, Dim, Element, Graph, Role, Value, float, int, ints, 
 
 impl Graph<'_> {
     /// A two-operand operator with broadcasting.
-    fn elementwise(&mut self, op: &str, a: &Value, b: &Value) -> Value {
+    fn elementwise(&self, op: &str, a: &Value, b: &Value) -> Value {
         self.operator_of_two(op, a, b, a.element)
     }
 
     /// A two-operand operator with broadcasting, whose result has this type.
-    pub(super) fn operator_of_two(&mut self, op: &str, a: &Value, b: &Value, element: Element) -> Value {
+    pub(super) fn operator_of_two(&self, op: &str, a: &Value, b: &Value, element: Element) -> Value {
         let dims = shape::broadcast(&a.dims, &b.dims).unwrap_or_else(|| {
             self.fail(format!("{op}: shapes {:?} and {:?} do not broadcast", a.dims, b.dims));
             a.dims.clone()
@@ -20,51 +20,51 @@ impl Graph<'_> {
         self.node(op, &[a, b], vec![], element, dims)
     }
 
-    pub(crate) fn add(&mut self, a: &Value, b: &Value) -> Value {
+    pub(crate) fn add(&self, a: &Value, b: &Value) -> Value {
         self.elementwise("Add", a, b)
     }
 
-    pub(crate) fn sub(&mut self, a: &Value, b: &Value) -> Value {
+    pub(crate) fn sub(&self, a: &Value, b: &Value) -> Value {
         self.elementwise("Sub", a, b)
     }
 
-    pub(crate) fn mul(&mut self, a: &Value, b: &Value) -> Value {
+    pub(crate) fn mul(&self, a: &Value, b: &Value) -> Value {
         self.elementwise("Mul", a, b)
     }
 
-    pub(crate) fn div(&mut self, a: &Value, b: &Value) -> Value {
+    pub(crate) fn div(&self, a: &Value, b: &Value) -> Value {
         self.elementwise("Div", a, b)
     }
 
-    pub(crate) fn scale(&mut self, a: &Value, factor: f32) -> Value {
+    pub(crate) fn scale(&self, a: &Value, factor: f32) -> Value {
         let factor = self.scalar(factor);
         self.mul(a, &factor)
     }
 
     /// A one-operand operator that keeps the shape: `Relu`, `Sigmoid`, `Log`, `Sin`, `Abs`, …
-    pub(crate) fn unary(&mut self, op: &str, x: &Value) -> Value {
+    pub(crate) fn unary(&self, op: &str, x: &Value) -> Value {
         self.node(op, &[x], vec![], x.element, x.dims.clone())
     }
 
     /// Exact GELU, or its tanh approximation.
-    pub(crate) fn gelu(&mut self, x: &Value, approximate: bool) -> Value {
+    pub(crate) fn gelu(&self, x: &Value, approximate: bool) -> Value {
         let attributes = if approximate { vec![string("approximate", "tanh")] } else { vec![] };
         self.node("Gelu", &[x], attributes, x.element, x.dims.clone())
     }
 
-    pub(crate) fn clip(&mut self, x: &Value, low: Option<f32>, high: Option<f32>) -> Value {
+    pub(crate) fn clip(&self, x: &Value, low: Option<f32>, high: Option<f32>) -> Value {
         let low = low.map_or_else(Value::absent, |v| self.scalar(v));
         let high = high.map(|v| self.scalar(v));
         let inputs: Vec<&Value> = [x, &low].into_iter().chain(&high).collect();
         self.node("Clip", &inputs, vec![], x.element, x.dims.clone())
     }
 
-    pub(crate) fn cast(&mut self, x: &Value, to: Element) -> Value {
+    pub(crate) fn cast(&self, x: &Value, to: Element) -> Value {
         self.node("Cast", &[x], vec![int("to", i64::from(to.data_type()))], to, x.dims.clone())
     }
 
     /// a · b over the last two axes, the others broadcast; a rank-2 `b` serves every matrix of `a`.
-    pub(crate) fn matmul(&mut self, a: &Value, b: &Value) -> Value {
+    pub(crate) fn matmul(&self, a: &Value, b: &Value) -> Value {
         let (ra, rb) = (a.dims.len(), b.dims.len());
         if ra < 2 || rb < 2 || a.dims[ra - 1] != b.dims[rb - 2] {
             return self.refuse(a, format!("MatMul: shapes {:?} and {:?} do not multiply", a.dims, b.dims));
@@ -78,7 +78,7 @@ impl Graph<'_> {
     }
 
     /// Normalises the last axis.
-    pub(crate) fn layer_norm(&mut self, x: &Value, scale: &Value, bias: &Value, eps: f32) -> Value {
+    pub(crate) fn layer_norm(&self, x: &Value, scale: &Value, bias: &Value, eps: f32) -> Value {
         let last = x.dims.len() - 1;
         if scale.dims != x.dims[last..] || bias.dims != scale.dims {
             self.fail(format!("LayerNormalization: scale {:?} on {:?}", scale.dims, x.dims));
@@ -87,11 +87,11 @@ impl Graph<'_> {
         self.node("LayerNormalization", &[x, scale, bias], attributes, x.element, x.dims.clone())
     }
 
-    pub(crate) fn softmax(&mut self, x: &Value) -> Value {
+    pub(crate) fn softmax(&self, x: &Value) -> Value {
         self.node("Softmax", &[x], vec![int("axis", -1)], x.element, x.dims.clone())
     }
 
-    pub(crate) fn reshape(&mut self, x: &Value, dims: &[Dim]) -> Value {
+    pub(crate) fn reshape(&self, x: &Value, dims: &[Dim]) -> Value {
         let target = shape::reshape_target(&x.dims, dims).unwrap_or_else(|| {
             self.fail(format!("Reshape: {:?} does not become {dims:?}", x.dims));
             vec![]
@@ -100,7 +100,7 @@ impl Graph<'_> {
         self.node("Reshape", &[x, &target], vec![], x.element, dims.to_vec())
     }
 
-    pub(crate) fn transpose(&mut self, x: &Value, order: &[usize]) -> Value {
+    pub(crate) fn transpose(&self, x: &Value, order: &[usize]) -> Value {
         if order.len() != x.dims.len() {
             return self.refuse(x, format!("Transpose: order {order:?} for shape {:?}", x.dims));
         }
@@ -110,7 +110,7 @@ impl Graph<'_> {
     }
 
     /// Joins along `axis`; `size` is the result's size there, which the builder cannot add up if it is named.
-    pub(crate) fn concat(&mut self, values: &[&Value], axis: usize, size: impl Into<Dim>) -> Value {
+    pub(crate) fn concat(&self, values: &[&Value], axis: usize, size: impl Into<Dim>) -> Value {
         let mut dims = values[0].dims.clone();
         for value in values {
             let fits = value.dims.len() == dims.len()
@@ -124,12 +124,12 @@ impl Graph<'_> {
     }
 
     /// Splits the last axis into equal parts.
-    pub(crate) fn split_last(&mut self, x: &Value, parts: usize) -> Vec<Value> {
+    pub(crate) fn split_last(&self, x: &Value, parts: usize) -> Vec<Value> {
         self.split(x, x.dims.len() - 1, -1, parts)
     }
 
     /// `count` equal parts of an axis, which the node has as `attribute`.
-    pub(super) fn split(&mut self, x: &Value, axis: usize, attribute: i64, count: usize) -> Vec<Value> {
+    pub(super) fn split(&self, x: &Value, axis: usize, attribute: i64, count: usize) -> Vec<Value> {
         let mut dims = x.dims.clone();
         match &mut dims[axis] {
             Dim::Fixed(n) if n.is_multiple_of(count) => *n /= count,
@@ -142,7 +142,7 @@ impl Graph<'_> {
     }
 
     /// `from..to` of one axis.
-    pub(crate) fn slice(&mut self, x: &Value, axis: usize, from: usize, to: usize) -> Value {
+    pub(crate) fn slice(&self, x: &Value, axis: usize, from: usize, to: usize) -> Value {
         let mut dims = x.dims.clone();
         match dims[axis] {
             Dim::Fixed(n) if from < to && to <= n => dims[axis] = Dim::Fixed(to - from),
@@ -153,13 +153,13 @@ impl Graph<'_> {
     }
 
     /// Rows of a table: `table` [n, w…] by `indices` (any shape) → indices' shape followed by w….
-    pub(crate) fn gather_rows(&mut self, table: &Value, indices: &Value) -> Value {
+    pub(crate) fn gather_rows(&self, table: &Value, indices: &Value) -> Value {
         let dims = indices.dims.iter().chain(&table.dims[1..]).copied().collect();
         self.node("Gather", &[table, indices], vec![int("axis", 0)], table.element, dims)
     }
 
     /// Positions of one axis, in the order given.
-    pub(crate) fn select(&mut self, x: &Value, axis: usize, positions: &[usize]) -> Value {
+    pub(crate) fn select(&self, x: &Value, axis: usize, positions: &[usize]) -> Value {
         let positions: Vec<i64> = positions.iter().map(|&n| n as i64).collect();
         let index = self.integers("positions", &positions);
         let mut dims = x.dims.clone();
@@ -168,7 +168,7 @@ impl Graph<'_> {
     }
 
     /// Appends zeros to every axis, as many as `amounts` gives for it.
-    pub(crate) fn pad_end(&mut self, x: &Value, amounts: &[usize]) -> Value {
+    pub(crate) fn pad_end(&self, x: &Value, amounts: &[usize]) -> Value {
         let mut dims = x.dims.clone();
         for (dim, amount) in dims.iter_mut().zip(amounts) {
             if let Dim::Fixed(n) = dim {
@@ -181,7 +181,7 @@ impl Graph<'_> {
     }
 
     /// Prepends one row of zeros to `axis`.
-    pub(crate) fn pad_start(&mut self, x: &Value, axis: usize) -> Value {
+    pub(crate) fn pad_start(&self, x: &Value, axis: usize) -> Value {
         let mut dims = x.dims.clone();
         match &mut dims[axis] {
             Dim::Fixed(n) => *n += 1,
@@ -193,14 +193,14 @@ impl Graph<'_> {
         self.node("Pad", &[x, &pads], vec![], x.element, dims)
     }
 
-    pub(crate) fn sum(&mut self, x: &Value, axis: usize) -> Value {
+    pub(crate) fn sum(&self, x: &Value, axis: usize) -> Value {
         self.reduce("ReduceSum", x, axis)
     }
 
     /// Convolution over `[batch, channels, h, w]`, with the same stride and zero padding on all sides. A weight for fewer
     /// channels is one of as many groups as fit.
     pub(crate) fn conv(
-        &mut self,
+        &self,
         x: &Value,
         weight: &Value,
         bias: Option<&Value>,
@@ -232,7 +232,7 @@ impl Graph<'_> {
 
     /// A convolution of each channel with its own kernel along the last axis, padded with zeros to the same length;
     /// x `[n, channels, 1, length]`, `weight` [channels, 1, 1, k] with an odd k.
-    pub(crate) fn conv_rows(&mut self, x: &Value, weight: &Value, bias: &Value) -> Value {
+    pub(crate) fn conv_rows(&self, x: &Value, weight: &Value, bias: &Value) -> Value {
         let (Some([channels, 1, 1, kernel]), &[_, Dim::Fixed(found), Dim::Fixed(1), Dim::Fixed(_)]) =
             (dims4(weight), x.dims.as_slice())
         else {
@@ -252,7 +252,7 @@ impl Graph<'_> {
     }
 
     /// Doubles the sides of `[batch, channels, h, w]` with a 2×2 transposed convolution; `weight` [in, out, 2, 2].
-    pub(crate) fn conv_transpose2(&mut self, x: &Value, weight: &Value, bias: &Value) -> Value {
+    pub(crate) fn conv_transpose2(&self, x: &Value, weight: &Value, bias: &Value) -> Value {
         let (Some((batch, [channels, h, w])), Some([fan_in, out, 2, 2])) = (map_of(x), dims4(weight)) else {
             return self.refuse(x, format!("ConvTranspose: {:?} with kernel {:?}", x.dims, weight.dims));
         };
@@ -265,7 +265,7 @@ impl Graph<'_> {
     }
 
     /// Doubles the sides of `[1, channels, h, w]` by repeating pixels.
-    pub(crate) fn upsample2(&mut self, x: &Value) -> Value {
+    pub(crate) fn upsample2(&self, x: &Value) -> Value {
         let Some([n, c, h, w]) = dims4(x) else {
             return self.refuse(x, format!("Resize: {:?}", x.dims));
         };
@@ -280,7 +280,7 @@ impl Graph<'_> {
     }
 
     /// Resizes `[1, channels, h, w]` to squares of `side`, linearly between the centres of pixels.
-    pub(crate) fn resize_linear(&mut self, x: &Value, side: usize) -> Value {
+    pub(crate) fn resize_linear(&self, x: &Value, side: usize) -> Value {
         let Some([n, c, h, w]) = dims4(x) else {
             return self.refuse(x, format!("Resize: {:?}", x.dims));
         };
@@ -293,14 +293,14 @@ impl Graph<'_> {
     }
 
     /// The mean of every channel of `[1, channels, h, w]`: `[1, channels, 1, 1]`.
-    pub(crate) fn channel_means(&mut self, x: &Value) -> Value {
+    pub(crate) fn channel_means(&self, x: &Value) -> Value {
         let dims = vec![x.dims[0], x.dims[1], Dim::Fixed(1), Dim::Fixed(1)];
         self.node("GlobalAveragePool", &[x], vec![], x.element, dims)
     }
 
     /// Group normalisation of `[1, channels, h, w]`, written as instance normalisation over `[1, groups, …]`, which every
     /// runtime supports.
-    pub(crate) fn group_norm(&mut self, x: &Value, groups: usize, affine: [&Value; 2], eps: f32) -> Value {
+    pub(crate) fn group_norm(&self, x: &Value, groups: usize, affine: [&Value; 2], eps: f32) -> Value {
         let Some([1, c, h, w]) = dims4(x) else {
             return self.refuse(x, format!("group norm: {:?}", x.dims));
         };
@@ -321,7 +321,7 @@ impl Graph<'_> {
     /// ONNX Runtime's fused attention over `[batch, tokens, heads · head]`; values may have another width. `bias` [1 or batch, heads, queries, keys] is
     /// added to the scores.
     pub(crate) fn fused_attention(
-        &mut self,
+        &self,
         [q, k, v]: [&Value; 3],
         heads: usize,
         scale: f32,
@@ -341,7 +341,7 @@ impl Graph<'_> {
 
     /// ONNX Runtime's fused rotary embedding over `[batch, tokens, heads · head]`, the halves of a head rotated
     /// against each other; `cos`, `sin` [tokens, head / 2].
-    pub(crate) fn fused_rotary(&mut self, x: &Value, cos: &Value, sin: &Value) -> Value {
+    pub(crate) fn fused_rotary(&self, x: &Value, cos: &Value, sin: &Value) -> Value {
         let start = self.integers("position", &[0]);
         let inputs = [x, &start, cos, sin];
         self.node("RotaryEmbedding", &inputs, vec![int("interleaved", 0)], x.element, x.dims.clone())

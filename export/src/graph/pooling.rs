@@ -4,7 +4,7 @@ use super::{Dim, Graph, Value, ints};
 
 impl Graph<'_> {
     /// The mean of squares of `side` × `side` cells that do not overlap; `x` [n, channels, rows, columns] has whole ones.
-    pub(crate) fn average_pool(&mut self, x: &Value, side: usize) -> Value {
+    pub(crate) fn average_pool(&self, x: &Value, side: usize) -> Value {
         let Some(&[batch, channels, Dim::Fixed(rows), Dim::Fixed(columns)]) = x.dims.first_chunk::<4>()
         else {
             return self.refuse(x, format!("AveragePool: {:?}", x.dims));
@@ -22,7 +22,7 @@ impl Graph<'_> {
     /// outside). Interpolation and mean both separate into a factor in y and a factor in x, so that the whole operator is
     /// two matrix products: weights over the map's rows, and over its columns. `x` [1, channels, side, side], `boxes`
     /// [n, 4] xyxy in pixels, no larger than the map.
-    pub(crate) fn roi_align(&mut self, x: &Value, boxes: &Value, bins: usize) -> Value {
+    pub(crate) fn roi_align(&self, x: &Value, boxes: &Value, bins: usize) -> Value {
         let Some(&[Dim::Fixed(1), Dim::Fixed(channels), Dim::Fixed(side), Dim::Fixed(width)]) =
             x.dims.first_chunk::<4>()
         else {
@@ -51,7 +51,7 @@ impl Graph<'_> {
     }
 
     /// The weight of every pixel of an axis in every bin of a box from `from` to `to`, [n, 1] each: [n, bins, 1, side].
-    fn bin_weights(&mut self, from: &Value, to: &Value, bins: usize, side: usize) -> Value {
+    fn bin_weights(&self, from: &Value, to: &Value, bins: usize, side: usize) -> Value {
         let count = from.dims[0];
         let row = |n: usize| (0..n).map(|i| i as f32).collect::<Vec<_>>();
         // A box as large as the map has this many samples in a bin, and one more by rounding.
@@ -99,7 +99,7 @@ impl Graph<'_> {
     /// 1 where `low` ≤ x ≤ `high`, else 0.
     ///
     /// Written with `Clip` of a steep line: runtimes disagree about the `Sign` of zero (rten 0.27 gives 1).
-    fn inside(&mut self, x: &Value, low: f32, high: f32) -> Value {
+    fn inside(&self, x: &Value, low: f32, high: f32) -> Value {
         // Any difference of two numbers near a pixel's index is far above 1 / STEEP, and STEEP · side is finite.
         const STEEP: f32 = 1e30;
         let [low, high, one] = [low, high, 1.0].map(|limit| self.scalar(limit));

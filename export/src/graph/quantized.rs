@@ -25,9 +25,9 @@ impl Graph<'_> {
     /// Without a `floor` the codes are symmetric about zero. `floor` is a lower bound of x, at most 0: with it all 256
     /// codes are between `floor` and the row's largest value, and stand for the difference to `floor`. A value that is
     /// quantised twice is computed once.
-    pub(crate) fn quantize_rows(&mut self, x: &Value, floor: Option<f32>) -> QuantizedRows {
+    pub(crate) fn quantize_rows(&self, x: &Value, floor: Option<f32>) -> QuantizedRows {
         let key = (x.name.clone(), floor.map(f32::to_bits));
-        if let Some(known) = self.quantized.get(&key) {
+        if let Some(known) = self.parts.borrow().quantized.get(&key) {
             return known.clone();
         }
         let (levels, zero) = if floor.is_some() { (255.0, 0) } else { (127.0, 128) };
@@ -53,21 +53,21 @@ impl Graph<'_> {
         let inputs = [&scaled, &one, &zero_point];
         let codes = self.node("QuantizeLinear", &inputs, vec![], Element::U8, x.dims.clone());
         let rows = QuantizedRows { codes, peak, levels, zero };
-        self.quantized.insert(key, rows.clone());
+        self.parts.borrow_mut().quantized.insert(key, rows.clone());
         rows
     }
 
     /// The weight of the codes i8 `[K, N]` and the scales f32 `[N]`.
-    pub(crate) fn dequantize(&mut self, codes: &Value, scales: &Value) -> Value {
+    pub(crate) fn dequantize(&self, codes: &Value, scales: &Value) -> Value {
         let dims = codes.dims.clone();
         self.node("DequantizeLinear", &[codes, scales], vec![int("axis", 1)], Element::F32, dims)
     }
 
     /// x rounded to the codes of a format times `scale`, and back: engines compute what follows in this format. A graph has one
     /// such format. A value that is rounded twice is computed once.
-    pub(crate) fn round_to_codes(&mut self, x: &Value, scale: f32, format: EightBits) -> Value {
+    pub(crate) fn round_to_codes(&self, x: &Value, scale: f32, format: EightBits) -> Value {
         let key = (x.name.clone(), scale.to_bits());
-        if let Some(known) = self.rounded.get(&key) {
+        if let Some(known) = self.parts.borrow().rounded.get(&key) {
             return known.clone();
         }
         let scale = self.scalar(scale);
@@ -76,12 +76,12 @@ impl Graph<'_> {
         let codes = self.node("QuantizeLinear", &[x, &scale, &zero], vec![], element, x.dims.clone());
         let rounded =
             self.node("DequantizeLinear", &[&codes, &scale, &zero], vec![], Element::F32, x.dims.clone());
-        self.rounded.insert(key, rounded.clone());
+        self.parts.borrow_mut().rounded.insert(key, rounded.clone());
         rounded
     }
 
     /// Adds the output `name`, f32 `[1]`: the largest magnitude of x.
-    pub(crate) fn largest_output(&mut self, name: &str, x: &Value) {
+    pub(crate) fn largest_output(&self, name: &str, x: &Value) {
         let magnitudes = self.unary("Abs", x);
         let largest = self.node("ReduceMax", &[&magnitudes], vec![int("keepdims", 0)], Element::F32, vec![]);
         let largest = self.reshape(&largest, &[1.into()]);
@@ -89,7 +89,7 @@ impl Graph<'_> {
     }
 
     /// rows · weight; `codes` i8 `[K, N]` and `scales` f32 `[N]` are the weight's.
-    pub(crate) fn integer_matmul(&mut self, rows: &QuantizedRows, codes: &Value, scales: &Value) -> Value {
+    pub(crate) fn integer_matmul(&self, rows: &QuantizedRows, codes: &Value, scales: &Value) -> Value {
         let last = rows.codes.dims.len() - 1;
         if codes.dims.len() != 2 || codes.dims[0] != rows.codes.dims[last] || scales.dims != codes.dims[1..] {
             let shapes = [&rows.codes, codes, scales].map(|value| &value.dims);

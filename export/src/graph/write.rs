@@ -13,7 +13,7 @@ use ocelli_onnx::schema::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{Dim, Element, FUSED_DOMAIN, Graph, Initializer, OPSET, Source, Value};
+use super::{Dim, Element, FUSED_DOMAIN, Graph, Initializer, OPSET, Parts, Source, Value};
 use crate::contract::{FileEntry, hex};
 use crate::errors::refused;
 use ocelli_error::{Error, Result};
@@ -38,29 +38,25 @@ pub(crate) struct WrittenFile {
 }
 
 impl Graph<'_> {
-    /// The size of its weights in a file.
-    pub(crate) fn weight_bytes(&self) -> usize {
-        let bytes = |v: &Value| v.element.bytes() * v.dims.iter().map(known).product::<usize>();
-        self.initializers.iter().map(|one| bytes(&one.value)).sum()
-    }
-
     /// Writes the graph to `folder/name`, and its weights to `folder/name.data` if they are large.
     ///
     /// # Errors
     /// The first fault of the builder, a weight that cannot be written, or an error of the file system.
     pub(crate) fn finish(self, folder: &Path, name: &str) -> Result<Vec<WrittenFile>> {
-        if let Some(fault) = self.fault {
+        let Parts { nodes, initializers, inputs, outputs, fault, .. } = self.parts.into_inner();
+        if let Some(fault) = fault {
             return Err(fault);
         }
-        let total = self.weight_bytes();
+        let bytes = |v: &Value| v.element.bytes() * v.dims.iter().map(known).product::<usize>();
+        let total: usize = initializers.iter().map(|one| bytes(&one.value)).sum();
         let external_name = format!("{name}.data");
         let mut external = if total > MAX_INLINE_BYTES {
             Some(HashedFile::create(&folder.join(&external_name))?)
         } else {
             None
         };
-        let mut initializer = Vec::with_capacity(self.initializers.len());
-        for source in &self.initializers {
+        let mut initializer = Vec::with_capacity(initializers.len());
+        for source in &initializers {
             let data = match &source.source {
                 Source::Bytes(bytes) if source.value.element.is_half() => {
                     let values = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
@@ -91,7 +87,7 @@ impl Graph<'_> {
             }
             initializer.push(tensor);
         }
-        let uses_contrib = self.nodes.iter().any(|node| !node.proto.domain.is_empty());
+        let uses_contrib = nodes.iter().any(|node| !node.proto.domain.is_empty());
         let mut opset_import = vec![OperatorSetIdProto { domain: String::new(), version: OPSET }];
         if uses_contrib {
             opset_import.push(OperatorSetIdProto { domain: FUSED_DOMAIN.into(), version: 1 });
@@ -101,11 +97,11 @@ impl Graph<'_> {
             producer_name: "ocelli".into(),
             producer_version: env!("CARGO_PKG_VERSION").into(),
             graph: Some(GraphProto {
-                node: self.nodes.into_iter().map(|node| node.proto).collect(),
+                node: nodes.into_iter().map(|node| node.proto).collect(),
                 name: self.name,
                 initializer,
-                input: self.inputs.iter().map(value_info).collect(),
-                output: self.outputs.iter().map(value_info).collect(),
+                input: inputs.iter().map(value_info).collect(),
+                output: outputs.iter().map(value_info).collect(),
             }),
             opset_import,
         };

@@ -51,8 +51,8 @@ const NECK: &str = "vision_encoder.neck.fpn_layers";
 impl<'w> Plan<'w> {
     /// The backbone, or one part of a split one.
     pub(crate) fn backbone(&self, section: Section) -> Graph<'w> {
-        let mut graph = self.graph("backbone");
-        let g = &mut graph;
+        let graph = self.graph("backbone");
+        let g = &graph;
         if let Some(student) = &self.config().student {
             self.student(g, student);
             return graph;
@@ -99,7 +99,7 @@ impl<'w> Plan<'w> {
     }
 
     /// Pixels → patches, with positions, in token order: `[P·P, hidden]`.
-    fn patch_tokens(&self, g: &mut Graph<'w>, order: TokenOrder) -> Value {
+    fn patch_tokens(&self, g: &Graph<'w>, order: TokenOrder) -> Value {
         let v = &self.config().vision;
         let (grid, hidden) = (order.grid, v.hidden);
         let side: Dim = self.imgsz.into();
@@ -133,7 +133,7 @@ impl<'w> Plan<'w> {
         g.norm_with(&x, &format!("{VIT}.layer_norm"), v.layer_norm_eps)
     }
 
-    fn attention_branch(&self, g: &mut Graph<'w>, x: &Value, block: usize, tables: &RotaryTables) -> Value {
+    fn attention_branch(&self, g: &Graph<'w>, x: &Value, block: usize, tables: &RotaryTables) -> Value {
         let v = &self.config().vision;
         let name = format!("{VIT}.layers.{block}");
         g.scope(format!("{name}.attention"));
@@ -142,7 +142,7 @@ impl<'w> Plan<'w> {
         g.add(x, &mixed)
     }
 
-    fn mlp_branch(&self, g: &mut Graph<'w>, x: &Value, block: usize) -> Value {
+    fn mlp_branch(&self, g: &Graph<'w>, x: &Value, block: usize) -> Value {
         let v = &self.config().vision;
         let name = format!("{VIT}.layers.{block}");
         g.scope(format!("{name}.mlp"));
@@ -152,7 +152,7 @@ impl<'w> Plan<'w> {
     }
 
     /// Attention inside windows or over the whole grid; x `[P·P, hidden]` in token order.
-    fn block_attention(&self, g: &mut Graph<'w>, x: &Value, block: usize, tables: &RotaryTables) -> Value {
+    fn block_attention(&self, g: &Graph<'w>, x: &Value, block: usize, tables: &RotaryTables) -> Value {
         let v = &self.config().vision;
         let (hidden, order, global) = (v.hidden, tables.order, v.global_blocks.contains(&block));
         let name = format!("{VIT}.layers.{block}.attention");
@@ -197,7 +197,7 @@ impl<'w> Plan<'w> {
     }
 
     /// Tokens → the feature pyramid and the CLS token.
-    fn neck(&self, g: &mut Graph<'w>, x: &Value, order: TokenOrder) {
+    fn neck(&self, g: &Graph<'w>, x: &Value, order: TokenOrder) {
         let hidden = self.config().vision.hidden;
         let grid = order.grid;
         g.scope("vision_encoder.neck");
@@ -218,7 +218,7 @@ impl<'w> Plan<'w> {
     }
 
     /// Features of the grid, `[1, hidden, P, P]` → the feature pyramid and the CLS token.
-    pub(super) fn pyramid(&self, g: &mut Graph<'w>, map: &Value) {
+    pub(super) fn pyramid(&self, g: &Graph<'w>, map: &Value) {
         if !self.detection_only {
             let fine = g.convolution_transpose(map, &format!("{NECK}.0.scale_layers.0"));
             let fine = g.gelu(&fine, false);
@@ -234,7 +234,7 @@ impl<'w> Plan<'w> {
     }
 
     /// A level of the pyramid as an output; the last with the CLS token.
-    pub(super) fn level_output(&self, g: &mut Graph<'w>, x: &Value, level: usize) {
+    pub(super) fn level_output(&self, g: &Graph<'w>, x: &Value, level: usize) {
         let (width, side) = (self.config().width, self.grid() << (2 - level));
         g.output(tensor::FPN[level], x, &[1, width, side, side].map(Dim::from));
         if level == 2 && self.prompting == Prompting::Official {
@@ -243,7 +243,7 @@ impl<'w> Plan<'w> {
         }
     }
 
-    fn project(&self, g: &mut Graph<'w>, x: &Value, level: usize) -> Value {
+    fn project(&self, g: &Graph<'w>, x: &Value, level: usize) -> Value {
         let x = g.convolution(x, &format!("{NECK}.{level}.proj1"), 1, 0);
         g.convolution(&x, &format!("{NECK}.{level}.proj2"), 1, 1)
     }
@@ -257,11 +257,11 @@ struct RotaryTables {
 }
 
 impl RotaryTables {
-    fn new<'w>(g: &mut Graph<'w>, plan: &Plan<'w>, order: TokenOrder) -> Self {
+    fn new<'w>(g: &Graph<'w>, plan: &Plan<'w>, order: TokenOrder) -> Self {
         let v = &plan.config().vision;
         let head = v.hidden / v.stack.heads;
         g.scope("rotary");
-        let mut tables = |name: &str, places: &[(usize, usize)], scale: f64| {
+        let tables = |name: &str, places: &[(usize, usize)], scale: f64| {
             let [cos, sin] = rotary_tables(places, scale, head, v.rope_theta);
             let dims = [places.len(), head / 2];
             [
@@ -279,7 +279,7 @@ impl RotaryTables {
 }
 
 /// Raster tokens → windows, with the grid padded with zeros. The zeros are attended to, as in the reference.
-pub(super) fn partition(g: &mut Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> Value {
+pub(super) fn partition(g: &Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> Value {
     let (grid, w, padded) = (order.grid, order.window, order.padded());
     let n = padded / w;
     let mut x = g.reshape(x, &[grid, grid, hidden].map(Dim::from));
@@ -292,7 +292,7 @@ pub(super) fn partition(g: &mut Graph<'_>, x: &Value, order: TokenOrder, hidden:
 }
 
 /// Windows → raster tokens, without the padding.
-pub(super) fn unpartition(g: &mut Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> Value {
+pub(super) fn unpartition(g: &Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> Value {
     let (grid, w, padded) = (order.grid, order.window, order.padded());
     let n = padded / w;
     let x = g.reshape(x, &[n, n, w, w, hidden].map(Dim::from));

@@ -50,7 +50,7 @@ impl<'w> Plan<'w> {
     /// Encoded image `[C, P·P, D]` → queries, boxes, presence.
     pub(super) fn decode(
         &self,
-        g: &mut Graph<'w>,
+        g: &Graph<'w>,
         encoded: &Value,
         positions: &Value,
         prompt: &Prompt,
@@ -99,7 +99,7 @@ impl<'w> Plan<'w> {
     /// A layer after its self-attention.
     fn layer(
         &self,
-        g: &mut Graph<'w>,
+        g: &Graph<'w>,
         at: usize,
         input: &LayerInput,
         image: &SharedTokens,
@@ -125,7 +125,7 @@ impl<'w> Plan<'w> {
     }
 
     /// The inputs of layer `layer` > 0, from the hidden states and boxes (cxcywh, 0..1) of the layer before.
-    fn next_layer(&self, g: &mut Graph<'w>, layer: usize, hidden: &Value, boxes: &Value) -> LayerInput {
+    fn next_layer(&self, g: &Graph<'w>, layer: usize, hidden: &Value, boxes: &Value) -> LayerInput {
         let config = self.config();
         let (width, stack) = (config.width, &config.decoder);
         let name = format!("{ROOT}.layers.{layer}");
@@ -158,7 +158,7 @@ impl<'w> Plan<'w> {
     }
 
     /// The box bias along one axis, `[C, heads, 1 + Q, P]`, zero for the presence token.
-    fn axis_bias(&self, g: &mut Graph<'w>, boxes: &Value, axis: &str) -> Value {
+    fn axis_bias(&self, g: &Graph<'w>, boxes: &Value, axis: &str) -> Value {
         let grid = self.grid();
         let [classes, queries] = [boxes.dims[0], boxes.dims[1]];
         g.scope(format!("{ROOT}.box_rpb_embed_{axis}"));
@@ -192,7 +192,7 @@ impl<'w> Plan<'w> {
     }
 
     /// Biases along y and x → `[C, heads, 1 + Q, P·P]`.
-    fn join_bias(&self, g: &mut Graph<'w>, by: &Value, bx: &Value) -> Value {
+    fn join_bias(&self, g: &Graph<'w>, by: &Value, bx: &Value) -> Value {
         let [classes, heads, queries, grid] = [0, 1, 2, 3].map(|i| by.dims[i]);
         let by = g.reshape(by, &[classes, heads, queries, grid, 1.into()]);
         let bx = g.reshape(bx, &[classes, heads, queries, 1.into(), grid]);
@@ -202,7 +202,7 @@ impl<'w> Plan<'w> {
 
     /// The inputs of the first layer, folded: queries, their positions and self-attention, and the box bias of the
     /// reference points.
-    fn first_layer(&self, g: &mut Graph<'w>) -> LayerInput {
+    fn first_layer(&self, g: &Graph<'w>) -> LayerInput {
         let config = self.config();
         let (width, heads, queries, grid) =
             (config.width, config.decoder.heads, config.num_queries, self.grid());
@@ -305,7 +305,7 @@ fn first_axis_bias(weights: &Weights, axis: &str, heads: usize, grid: usize) -> 
 }
 
 /// log(x / (1 − x)), with both clamped to at least ε.
-fn inverse_sigmoid(g: &mut Graph<'_>, x: &Value) -> Value {
+fn inverse_sigmoid(g: &Graph<'_>, x: &Value) -> Value {
     let one = g.scalar(1.0);
     let rest = g.sub(&one, x);
     let [x, rest] = [x, &rest].map(|v| g.clip(v, Some(BOX_EPS as f32), None));
@@ -314,7 +314,7 @@ fn inverse_sigmoid(g: &mut Graph<'_>, x: &Value) -> Value {
 }
 
 /// cxcywh → xyxy along the last axis.
-fn corners(g: &mut Graph<'_>, boxes: &Value) -> Value {
+fn corners(g: &Graph<'_>, boxes: &Value) -> Value {
     let centre = g.slice(boxes, 2, 0, 2);
     let size = g.slice(boxes, 2, 2, 4);
     let half = g.scale(&size, 0.5);

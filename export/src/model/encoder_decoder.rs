@@ -10,8 +10,8 @@ use crate::mixed_precision::{Block, Family};
 impl<'w> Plan<'w> {
     /// Fusion encoder, decoder and scoring for C classes at once.
     pub(crate) fn encoder_decoder(&self) -> Graph<'w> {
-        let mut graph = self.graph("encoder_decoder");
-        let g = &mut graph;
+        let graph = self.graph("encoder_decoder");
+        let g = &graph;
         let (grid, width, queries) = (self.grid(), self.config().width, self.config().num_queries);
         let classes = Dim::Named(dim::CLASSES);
         let (features, prompt) = self.features_and_prompt(g);
@@ -33,8 +33,8 @@ impl<'w> Plan<'w> {
         let precision = if self.precision.is_calibrated() { Precision::Fp16 } else { self.precision };
         let pruning = self.pruning.clone();
         let coarse = Plan { imgsz: self.imgsz / 2, precision, observes: false, pruning, ..*self };
-        let mut graph = self.graph("screen");
-        let g = &mut graph;
+        let graph = self.graph("screen");
+        let g = &graph;
         let classes = Dim::Named(dim::CLASSES);
         let (features, prompt) = self.features_and_prompt(g);
         let pooled = g.average_pool(&features, 2);
@@ -46,7 +46,7 @@ impl<'w> Plan<'w> {
     }
 
     /// The inputs: features `[1, D, grid, grid]` of the coarsest level, and the prompts of C classes.
-    fn features_and_prompt(&self, g: &mut Graph<'w>) -> (Value, Prompt) {
+    fn features_and_prompt(&self, g: &Graph<'w>) -> (Value, Prompt) {
         let (grid, width) = (self.grid(), self.config().width);
         g.block(Block::layer(Family::Fusion, 0));
         let features = g.input(tensor::FPN[2], Element::F32, &[1, width, grid, grid].map(Dim::from));
@@ -54,12 +54,7 @@ impl<'w> Plan<'w> {
     }
 
     /// Encoded features `[C, grid², D]`, what the decoder makes of them, and the logits `[C, Q]`, on features of this grid.
-    fn encode_and_decode(
-        &self,
-        g: &mut Graph<'w>,
-        features: &Value,
-        prompt: &Prompt,
-    ) -> (Value, Decoded, Value) {
+    fn encode_and_decode(&self, g: &Graph<'w>, features: &Value, prompt: &Prompt) -> (Value, Decoded, Value) {
         let image = g.tokens_of(features);
         let positions = g.image_positions(self);
         let encoded = self.fusion_encoder(g, &image, &positions, prompt);

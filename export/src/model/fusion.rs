@@ -12,7 +12,7 @@ impl<'w> Plan<'w> {
     /// computed once.
     pub(super) fn fusion_encoder(
         &self,
-        g: &mut Graph<'w>,
+        g: &Graph<'w>,
         image: &Value,
         positions: &Value,
         prompt: &Prompt,

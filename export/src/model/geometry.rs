@@ -15,8 +15,8 @@ const ROOT: &str = "geometry_encoder";
 impl<'w> Plan<'w> {
     /// Boxes → prompt features.
     pub(crate) fn exemplar_encoder(&self) -> Graph<'w> {
-        let mut graph = self.graph("exemplar_encoder");
-        let g = &mut graph;
+        let graph = self.graph("exemplar_encoder");
+        let g = &graph;
         let (grid, width) = (self.grid(), self.config().width);
         let boxes_dim = Dim::Named(dim::EXEMPLARS);
         let tokens_dim = Dim::Named(dim::EXEMPLAR_TOKENS);
@@ -59,7 +59,7 @@ impl<'w> Plan<'w> {
 
     /// The CLS token without boxes, `[1, 1, D]`. A single token attends to itself with weight 1, so self-attention reduces
     /// to its value and output projections; in the first layer it is a constant.
-    pub(super) fn image_prompt(&self, g: &mut Graph<'w>, features: &Value) -> Value {
+    pub(super) fn image_prompt(&self, g: &Graph<'w>, features: &Value) -> Value {
         let width = self.config().width;
         let layers = self.config().geometry.layers;
         g.scope(ROOT);
@@ -89,7 +89,7 @@ impl<'w> Plan<'w> {
         g.norm(&x, &format!("{ROOT}.output_layer_norm"))
     }
 
-    fn image_tokens(&self, g: &mut Graph<'w>, features: &Value) -> SharedTokens {
+    fn image_tokens(&self, g: &Graph<'w>, features: &Value) -> SharedTokens {
         let values = g.tokens_of(features);
         let positions = g.image_positions(self);
         let keys = g.add(&values, &positions);
@@ -99,7 +99,7 @@ impl<'w> Plan<'w> {
     }
 
     /// The rest of a layer after its self-attention: attention to the image, feed-forward.
-    fn image_attention(&self, g: &mut Graph<'w>, x: &Value, at: usize, image: &SharedTokens) -> Value {
+    fn image_attention(&self, g: &Graph<'w>, x: &Value, at: usize, image: &SharedTokens) -> Value {
         let stack = &self.config().geometry;
         let layer = format!("{ROOT}.layers.{at}");
         let normed = g.norm(x, &format!("{layer}.layer_norm2"));
@@ -112,7 +112,7 @@ impl<'w> Plan<'w> {
     }
 
     /// The features in the boxes, pooled and projected: `[N, D]`.
-    fn pooled_boxes(&self, g: &mut Graph<'w>, features: &Value, boxes: &Value) -> Value {
+    fn pooled_boxes(&self, g: &Graph<'w>, features: &Value, boxes: &Value) -> Value {
         let (grid, width, roi) = (self.grid(), self.config().width, self.config().roi_size);
         let normed = g.transpose(features, &[0, 2, 3, 1]);
         let normed = g.norm(&normed, &format!("{ROOT}.vision_layer_norm"));
@@ -137,7 +137,7 @@ impl<'w> Plan<'w> {
     }
 
     /// The positions of the boxes: sine encodings of y and x, then height and width, projected: `[N, D]`.
-    fn placed_boxes(&self, g: &mut Graph<'w>, boxes: &Value) -> Value {
+    fn placed_boxes(&self, g: &Graph<'w>, boxes: &Value) -> Value {
         let width = self.config().width;
         let count = boxes.dims[0];
         let frequencies = sine_frequencies(width / 2);
@@ -154,7 +154,7 @@ impl<'w> Plan<'w> {
 
 /// Sines and cosines of every number of `x` `[…]` at every frequency, interleaved: `[…, frequencies, 2]`; `radians`
 /// `[1, …, frequencies]`.
-pub(super) fn encode_sine(g: &mut Graph<'_>, x: &Value, radians: &Value) -> Value {
+pub(super) fn encode_sine(g: &Graph<'_>, x: &Value, radians: &Value) -> Value {
     let axes = x.dims.len();
     let column = [x.dims.as_slice(), &[1.into()]].concat();
     let stacked = [x.dims.as_slice(), &[radians.dims[axes], 1.into()]].concat();

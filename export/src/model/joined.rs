@@ -9,7 +9,7 @@ use crate::graph::{Graph, Role, Value};
 
 impl<'w> Graph<'w> {
     /// The projections of an attention's queries, keys and values.
-    pub(super) fn projections(&mut self, name: &str, [q, k, v]: [&Value; 3], heads: usize) -> [Value; 3] {
+    pub(super) fn projections(&self, name: &str, [q, k, v]: [&Value; 3], heads: usize) -> [Value; 3] {
         let [key, value] = ["k_proj", "v_proj"].map(|part| LinearLayer::new(&format!("{name}.{part}")));
         let query = LinearLayer::queries_of(self, name, heads);
         if q.name == k.name && k.name == v.name {
@@ -25,7 +25,7 @@ impl<'w> Graph<'w> {
 
     /// Attention of tokens to each other in basic operators for every target, before its output projection.
     pub(super) fn explicit_self_attention(
-        &mut self,
+        &self,
         attention: &str,
         x: &Value,
         heads: usize,
@@ -39,11 +39,7 @@ impl<'w> Graph<'w> {
     }
 
     /// Layers of equal width with the same input.
-    pub(super) fn linear_layers<const N: usize>(
-        &mut self,
-        x: &Value,
-        layers: [LinearLayer; N],
-    ) -> [Value; N] {
+    pub(super) fn linear_layers<const N: usize>(&self, x: &Value, layers: [LinearLayer; N]) -> [Value; N] {
         if self.joins_layers() {
             self.joined_layers(x, &layers).try_into().expect("a value for each layer")
         } else {
@@ -51,7 +47,7 @@ impl<'w> Graph<'w> {
         }
     }
 
-    fn joined_layers(&mut self, x: &Value, layers: &[LinearLayer]) -> Vec<Value> {
+    fn joined_layers(&self, x: &Value, layers: &[LinearLayer]) -> Vec<Value> {
         let first = layers[0].name.clone();
         let dims = self.weight_dims(&format!("{first}.weight"));
         let (rows, columns) = (layers.len() * dims[0], dims[1]);
@@ -78,7 +74,7 @@ impl<'w> Graph<'w> {
 
     /// Attention to tokens that several attentions share, with its output projection; `at` is its place among them.
     pub(super) fn shared_attention(
-        &mut self,
+        &self,
         (name, at): (&str, usize),
         q: &Value,
         shared: &SharedTokens,
@@ -108,7 +104,7 @@ pub(super) struct SharedTokens {
 
 impl SharedTokens {
     /// Tokens for the attentions of these names.
-    pub(super) fn new<'w>(g: &mut Graph<'w>, keys: Value, values: Value, attentions: &[String]) -> Self {
+    pub(super) fn new<'w>(g: &Graph<'w>, keys: Value, values: Value, attentions: &[String]) -> Self {
         let mut projected = Vec::new();
         if g.joins_layers() {
             let [k, v] = [(&keys, "k_proj"), (&values, "v_proj")].map(|(x, part)| {

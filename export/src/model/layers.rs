@@ -9,12 +9,12 @@ use ocelli_error::Result;
 
 impl<'w> Graph<'w> {
     /// x · Wᵀ + b over the last axis; the file stores the transposed weight.
-    pub(crate) fn linear(&mut self, x: &Value, name: &str) -> Value {
+    pub(crate) fn linear(&self, x: &Value, name: &str) -> Value {
         self.linear_layer(x, &LinearLayer::new(name))
     }
 
     /// As [`linear`](Self::linear), for a layer with options.
-    pub(super) fn linear_layer(&mut self, x: &Value, layer: &LinearLayer) -> Value {
+    pub(super) fn linear_layer(&self, x: &Value, layer: &LinearLayer) -> Value {
         match self.linear_form() {
             LinearForm::Integers if !layer.exact => return self.quantized_linear(x, layer),
             LinearForm::Codes if !layer.exact => return self.linear_of_codes(x, layer),
@@ -35,7 +35,7 @@ impl<'w> Graph<'w> {
     }
 
     /// A linear layer's bias.
-    pub(super) fn linear_bias(&mut self, layer: &LinearLayer) -> Value {
+    pub(super) fn linear_bias(&self, layer: &LinearLayer) -> Value {
         let name = format!("{}.bias", layer.name);
         if layer.is_unchanged() {
             return self.weight(&name);
@@ -47,36 +47,36 @@ impl<'w> Graph<'w> {
     }
 
     /// Layer norm with the checkpoint's scale and bias.
-    pub(crate) fn norm(&mut self, x: &Value, name: &str) -> Value {
+    pub(crate) fn norm(&self, x: &Value, name: &str) -> Value {
         self.norm_with(x, name, NORM_EPS as f32)
     }
 
     /// As [`norm`](Self::norm), with a configured epsilon.
-    pub(crate) fn norm_with(&mut self, x: &Value, name: &str, eps: f32) -> Value {
+    pub(crate) fn norm_with(&self, x: &Value, name: &str, eps: f32) -> Value {
         let [scale, bias] = self.weight_and_bias(name);
         self.layer_norm(x, &scale, &bias, eps)
     }
 
     /// The two tensors of a module of the checkpoint.
-    pub(crate) fn weight_and_bias(&mut self, name: &str) -> [Value; 2] {
+    pub(crate) fn weight_and_bias(&self, name: &str) -> [Value; 2] {
         ["weight", "bias"].map(|part| self.weight(&format!("{name}.{part}")))
     }
 
     /// A convolution of the checkpoint.
-    pub(crate) fn convolution(&mut self, x: &Value, name: &str, stride: usize, pad: usize) -> Value {
+    pub(crate) fn convolution(&self, x: &Value, name: &str, stride: usize, pad: usize) -> Value {
         let [weight, bias] = self.weight_and_bias(name);
         self.conv(x, &weight, Some(&bias), stride, pad)
     }
 
     /// A transposed convolution of the checkpoint, which doubles the sides.
-    pub(crate) fn convolution_transpose(&mut self, x: &Value, name: &str) -> Value {
+    pub(crate) fn convolution_transpose(&self, x: &Value, name: &str) -> Value {
         let [weight, bias] = self.weight_and_bias(name);
         self.conv_transpose2(x, &weight, &bias)
     }
 
     /// The kernel and the bias that `fold` computes, under these names.
     pub(super) fn folded(
-        &mut self,
+        &self,
         names: [String; 2],
         shape: &[usize],
         fold: impl Fn(&Weights) -> Result<Folded> + Clone + 'w,
@@ -89,7 +89,7 @@ impl<'w> Graph<'w> {
     }
 
     /// The activation of a feed-forward network.
-    pub(crate) fn activation(&mut self, x: &Value, activation: Activation) -> Value {
+    pub(crate) fn activation(&self, x: &Value, activation: Activation) -> Value {
         match activation {
             Activation::Gelu => self.gelu(x, false),
             Activation::GeluTanh => self.gelu(x, true),
@@ -107,7 +107,7 @@ impl<'w> Graph<'w> {
     }
 
     /// `fc1` → activation → `fc2`.
-    pub(crate) fn feed_forward(&mut self, x: &Value, name: &str, stack: &Stack) -> Value {
+    pub(crate) fn feed_forward(&self, x: &Value, name: &str, stack: &Stack) -> Value {
         let hidden = self.linear(x, &format!("{name}.fc1"));
         let hidden = self.activation(&hidden, stack.activation);
         let last =
@@ -116,12 +116,12 @@ impl<'w> Graph<'w> {
     }
 
     /// `layer1 … layerN` with ReLU between them.
-    pub(crate) fn perceptron(&mut self, x: &Value, name: &str, layers: usize) -> Value {
+    pub(crate) fn perceptron(&self, x: &Value, name: &str, layers: usize) -> Value {
         self.layers_in_turn(x, (1..=layers).map(|i| format!("{name}.layer{i}")))
     }
 
     /// Linear layers with ReLU between them.
-    pub(crate) fn layers_in_turn(&mut self, x: &Value, names: impl IntoIterator<Item = String>) -> Value {
+    pub(crate) fn layers_in_turn(&self, x: &Value, names: impl IntoIterator<Item = String>) -> Value {
         let mut names = names.into_iter();
         let first = names.next().map_or_else(|| x.clone(), |name| self.linear(x, &name));
         names.fold(first, |x, name| {
@@ -131,7 +131,7 @@ impl<'w> Graph<'w> {
     }
 
     /// `[batch, channels, h, w]` → `[batch, h·w, channels]`.
-    pub(super) fn tokens_of(&mut self, map: &Value) -> Value {
+    pub(super) fn tokens_of(&self, map: &Value) -> Value {
         let &[batch, channels, Dim::Fixed(h), Dim::Fixed(w)] = map.dims.as_slice() else {
             return map.clone();
         };
@@ -140,14 +140,14 @@ impl<'w> Graph<'w> {
     }
 
     /// `[batch, tokens, heads · head]` → `[batch, heads, tokens, head]`.
-    pub(crate) fn split_heads(&mut self, x: &Value, heads: usize) -> Value {
+    pub(crate) fn split_heads(&self, x: &Value, heads: usize) -> Value {
         let Dim::Fixed(width) = x.dims[2] else { return x.clone() };
         let split = self.reshape(x, &[x.dims[0], x.dims[1], heads.into(), (width / heads).into()]);
         self.transpose(&split, &[0, 2, 1, 3])
     }
 
     /// Q·Kᵀ + bias → softmax → ·V over split heads, for queries that are scaled already; batches broadcast.
-    pub(crate) fn explicit_attention(&mut self, [q, k, v]: [&Value; 3], bias: Option<&Value>) -> Value {
+    pub(crate) fn explicit_attention(&self, [q, k, v]: [&Value; 3], bias: Option<&Value>) -> Value {
         let keys = self.transpose(k, &[0, 1, 3, 2]);
         let mixed = self.as_role(Role::Attention, |g| {
             let scores = g.matmul(q, &keys);
@@ -163,7 +163,7 @@ impl<'w> Graph<'w> {
 
     /// Attention over `[batch, tokens, width]` as projected by [`queries_of`](LinearLayer::queries_of) and two more layers,
     /// fused if the target has an operator for it.
-    pub(crate) fn attend(&mut self, qkv: [&Value; 3], heads: usize, bias: Option<&Value>) -> Value {
+    pub(crate) fn attend(&self, qkv: [&Value; 3], heads: usize, bias: Option<&Value>) -> Value {
         match (self.target, qkv[0].dims[2]) {
             (Target::OnnxRuntime, Dim::Fixed(width)) => {
                 self.fused_attention(qkv, heads, scale_of(width / heads), bias)
@@ -176,7 +176,7 @@ impl<'w> Graph<'w> {
     }
 
     /// A module's attention with its four projections.
-    pub(crate) fn attention(&mut self, name: &str, qkv: [&Value; 3], heads: usize) -> Value {
+    pub(crate) fn attention(&self, name: &str, qkv: [&Value; 3], heads: usize) -> Value {
         let [q, k, v] = self.projections(name, qkv, heads);
         let mixed = self.attend([&q, &k, &v], heads, None);
         self.linear(&mixed, &format!("{name}.o_proj"))
@@ -184,20 +184,20 @@ impl<'w> Graph<'w> {
 
     /// Attention of queries to the prompt of a class. A prompt is short, so basic operators are enough; queries that all
     /// classes share, `[1, tokens, width]`, stay shared.
-    pub(crate) fn prompt_attention(&mut self, name: &str, q: &Value, prompt: &Prompt, heads: usize) -> Value {
+    pub(crate) fn prompt_attention(&self, name: &str, q: &Value, prompt: &Prompt, heads: usize) -> Value {
         let q = self.prompt_queries(name, q, heads);
         self.attend_prompt(name, &q, prompt, heads)
     }
 
     /// Queries for [`attend_prompt`](Self::attend_prompt): projected, scaled and split.
-    pub(crate) fn prompt_queries(&mut self, name: &str, x: &Value, heads: usize) -> Value {
+    pub(crate) fn prompt_queries(&self, name: &str, x: &Value, heads: usize) -> Value {
         let layer = LinearLayer::new(&format!("{name}.q_proj")).scaled_for(self, heads);
         let q = self.linear_layer(x, &layer);
         self.split_heads(&q, heads)
     }
 
     /// As [`prompt_attention`](Self::prompt_attention), with the queries of [`prompt_queries`](Self::prompt_queries).
-    pub(crate) fn attend_prompt(&mut self, name: &str, q: &Value, prompt: &Prompt, heads: usize) -> Value {
+    pub(crate) fn attend_prompt(&self, name: &str, q: &Value, prompt: &Prompt, heads: usize) -> Value {
         let [k, v] = ["k_proj", "v_proj"].map(|projection| {
             let layer = LinearLayer { exact: true, ..LinearLayer::new(&format!("{name}.{projection}")) };
             let projected = self.as_role(Role::PromptProduct, |g| g.linear_layer(&prompt.features, &layer));
@@ -208,7 +208,7 @@ impl<'w> Graph<'w> {
     }
 
     /// The inputs `prompt_features` and `prompt_mask`, and the bias of the scores that masks padding.
-    pub(crate) fn prompt_input(&mut self, batch: Dim, width: usize) -> Prompt {
+    pub(crate) fn prompt_input(&self, batch: Dim, width: usize) -> Prompt {
         let tokens = Dim::Named(dim::PROMPT_TOKENS);
         let features = self.input(tensor::PROMPT_FEATURES, Element::F32, &[batch, tokens, width.into()]);
         let mask = self.input(tensor::PROMPT_MASK, Element::I64, &[batch, tokens]);
@@ -218,7 +218,7 @@ impl<'w> Graph<'w> {
 
     /// A mask `[batch, tokens]` as numbers, and as the bias of scores, `[batch, 1, 1, tokens]`: 0 where it is 1, and −10⁴ where it
     /// is 0. exp(−10⁴) is zero and −10⁴ is finite in every number format in use.
-    pub(crate) fn padding(&mut self, mask: &Value) -> [Value; 2] {
+    pub(crate) fn padding(&self, mask: &Value) -> [Value; 2] {
         let valid = self.cast(mask, Element::F32);
         let bias = self.as_role(Role::Attention, |g| {
             let one = g.scalar(1.0);

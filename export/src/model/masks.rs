@@ -13,8 +13,8 @@ const GROUPS: usize = 8;
 impl<'w> Plan<'w> {
     /// Pixel decoder and mask embedding.
     pub(crate) fn mask_head(&self) -> Graph<'w> {
-        let mut graph = self.graph("mask_head");
-        let g = &mut graph;
+        let graph = self.graph("mask_head");
+        let g = &graph;
         let (grid, width) = (self.grid(), self.config().width);
         let kept = Dim::Named(dim::MASKS);
         g.block(Block::whole(Family::Masks));
@@ -48,7 +48,7 @@ impl<'w> Plan<'w> {
     }
 
     /// Upsampling, plus the next level → convolution → norm → ReLU.
-    fn pixel_stage(&self, g: &mut Graph<'w>, pixels: &Value, level: &Value, stage: usize) -> Value {
+    fn pixel_stage(&self, g: &Graph<'w>, pixels: &Value, level: &Value, stage: usize) -> Value {
         let root = format!("{ROOT}.pixel_decoder");
         g.scope(format!("{root}.{stage}"));
         let x = g.upsample2(pixels);
@@ -61,7 +61,7 @@ impl<'w> Plan<'w> {
 
     /// ⟨e, W·p + b⟩ for every query e and pixel p, computed as ⟨Wᵀe, p⟩ + ⟨e, b⟩: this projects a few queries instead of
     /// every pixel.
-    fn instance_masks(&self, g: &mut Graph<'w>, embedded: &Value, pixels: &Value) -> Value {
+    fn instance_masks(&self, g: &Graph<'w>, embedded: &Value, pixels: &Value) -> Value {
         let (side, width) = (4 * self.grid(), self.config().width);
         g.scope(format!("{ROOT}.instance_projection"));
         let [weight, bias] = g.weight_and_bias(&format!("{ROOT}.instance_projection"));

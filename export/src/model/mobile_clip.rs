@@ -15,8 +15,8 @@ const ROOT: &str = "text_encoder";
 impl<'w> Plan<'w> {
     /// Token ids → text features.
     pub(super) fn mobile_clip(&self, text: MobileClip) -> Graph<'w> {
-        let mut graph = self.graph("text_encoder");
-        let g = &mut graph;
+        let graph = self.graph("text_encoder");
+        let g = &graph;
         let t = &self.config().text;
         let (classes, length) = (Dim::Named(dim::CLASSES), t.context_length);
         let ids = g.input(tensor::INPUT_IDS, Element::I64, &[classes, length.into()]);
@@ -54,7 +54,7 @@ impl<'w> Plan<'w> {
 
     /// A layer that mixes tokens by convolution; x `[C, L, hidden]`. The token mixer with its residual sum, its three
     /// batch norms and its scale is one convolution.
-    fn rep_mixer(&self, g: &mut Graph<'w>, x: &Value, layer: &str, kernel: usize) -> Value {
+    fn rep_mixer(&self, g: &Graph<'w>, x: &Value, layer: &str, kernel: usize) -> Value {
         let t = &self.config().text;
         let (hidden, length) = (t.hidden, t.context_length);
         let name = layer.to_owned();
@@ -85,7 +85,7 @@ impl<'w> Plan<'w> {
     /// A convolution of every channel along the tokens, `[C, L, hidden]` → `[C, L, hidden]`.
     fn conv_tokens(
         &self,
-        g: &mut Graph<'w>,
+        g: &Graph<'w>,
         x: &Value,
         name: &str,
         kernel: usize,

@@ -38,7 +38,7 @@ pub(crate) fn image_positions(grid: usize, width: usize) -> Vec<f32> {
 
 impl Graph<'_> {
     /// [`image_positions`] as `[1, P·P, D]`.
-    pub(crate) fn image_positions(&mut self, plan: &Plan<'_>) -> Value {
+    pub(crate) fn image_positions(&self, plan: &Plan<'_>) -> Value {
         let (grid, width) = (plan.grid(), plan.config().width);
         self.constant("image_positions", &[1, grid * grid, width], &image_positions(grid, width))
     }
@@ -101,7 +101,7 @@ pub(crate) fn rotary_row(row: usize, head: usize) -> usize {
 }
 
 /// Rotary embedding of `[…, tokens, D]` in real arithmetic, the halves of D rotated against each other.
-pub(crate) fn rotate(g: &mut Graph<'_>, x: &Value, [cos, sin]: &[Value; 2]) -> Value {
+pub(crate) fn rotate(g: &Graph<'_>, x: &Value, [cos, sin]: &[Value; 2]) -> Value {
     let halves = g.split_last(x, 2);
     let axis = x.dims.len() - 1;
     g.as_role(Role::Attention, |g| {

@@ -9,7 +9,7 @@ use ocelli_error::{ErrorKind, Result};
 
 impl<'w> Graph<'w> {
     /// x · Wᵀ + b with the rows of W and x as 8-bit codes and sums in 32-bit integers.
-    pub(super) fn quantized_linear(&mut self, x: &Value, layer: &LinearLayer) -> Value {
+    pub(super) fn quantized_linear(&self, x: &Value, layer: &LinearLayer) -> Value {
         let (codes, scales) = self.codes(layer, None);
         let columns = self.weight_dims(&format!("{}.weight", layer.name))[1];
         let quantized = self.quantize_rows(x, layer.floor);
@@ -23,7 +23,7 @@ impl<'w> Graph<'w> {
     }
 
     /// x · Wᵀ + b with the rows of W as 8-bit codes, in standard operators.
-    pub(super) fn linear_of_codes(&mut self, x: &Value, layer: &LinearLayer) -> Value {
+    pub(super) fn linear_of_codes(&self, x: &Value, layer: &LinearLayer) -> Value {
         let (codes, scales) = self.codes(layer, None);
         let weight = self.dequantize(&codes, &scales);
         let product = self.matmul(x, &weight);
@@ -33,7 +33,7 @@ impl<'w> Graph<'w> {
 
     /// The transposed weight as codes `[K, N]`, and the scale of each output, `[N]`: those of a format with scales of its own,
     /// or integers.
-    fn codes(&mut self, layer: &LinearLayer, format: Option<EightBits>) -> (Value, Value) {
+    fn codes(&self, layer: &LinearLayer, format: Option<EightBits>) -> (Value, Value) {
         let weight = format!("{}.weight", layer.name);
         let dims = self.weight_dims(&weight);
         let (rows, columns) = (dims[0], dims[1..].iter().product());
@@ -50,7 +50,7 @@ impl<'w> Graph<'w> {
     }
 
     /// The bias plus the layer's result for inputs of `floor`, which the codes do not include.
-    fn lowered_bias(&mut self, layer: &LinearLayer, columns: usize, floor: f32) -> Value {
+    fn lowered_bias(&self, layer: &LinearLayer, columns: usize, floor: f32) -> Value {
         let name = format!("{}.bias", layer.name);
         let dims = self.weight_dims(&name);
         let (read, layer_of_bias) = (reader(layer, columns, None), layer.clone());
@@ -62,7 +62,7 @@ impl<'w> Graph<'w> {
     }
 
     /// x · Wᵀ + b with W and x in 8 bits by given scales: one for x, and one for each row of W.
-    pub(super) fn static_linear(&mut self, x: &Value, layer: &LinearLayer, format: EightBits) -> Value {
+    pub(super) fn static_linear(&self, x: &Value, layer: &LinearLayer, format: EightBits) -> Value {
         let (codes, scales) = self.codes(layer, Some(format));
         let bias = self.linear_bias(layer);
         let Some(range) = self.range_of(&layer.name) else { return x.clone() };
@@ -75,7 +75,7 @@ impl<'w> Graph<'w> {
     }
 
     /// A layer's range; if it is missing, the graph fails.
-    fn range_of(&mut self, layer: &str) -> Option<f32> {
+    fn range_of(&self, layer: &str) -> Option<f32> {
         let range = self.calibration.and_then(|calibration| calibration.ranges.get(layer)).copied();
         if range.is_none() {
             self.fail_as(
@@ -87,7 +87,7 @@ impl<'w> Graph<'w> {
     }
 
     /// In a graph for calibration, adds an output with the largest magnitude of x.
-    pub(super) fn observe_input(&mut self, x: &Value, layer: &LinearLayer) {
+    pub(super) fn observe_input(&self, x: &Value, layer: &LinearLayer) {
         if self.linear_form() == LinearForm::Observed && !layer.exact {
             self.largest_output(&Calibration::output_of(&layer.name), x);
         }

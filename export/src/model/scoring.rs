@@ -11,7 +11,7 @@ const MAX_LOGIT: f32 = 12.0;
 
 impl<'w> Plan<'w> {
     /// Queries `[C, Q, D]` → logits `[C, Q]`.
-    pub(super) fn score(&self, g: &mut Graph<'w>, queries: &Value, prompt: &Prompt) -> Value {
+    pub(super) fn score(&self, g: &Graph<'w>, queries: &Value, prompt: &Prompt) -> Value {
         let width = self.config().width;
         g.scope(ROOT);
         g.block(Block::whole(Family::Scoring));

@@ -20,7 +20,7 @@ const LINEAR_ATTENTION_EPS: f32 = 1e-15;
 
 impl<'w> Plan<'w> {
     /// Pixels → the feature pyramid and the CLS token.
-    pub(super) fn student(&self, g: &mut Graph<'w>, student: &'w Student) {
+    pub(super) fn student(&self, g: &Graph<'w>, student: &'w Student) {
         let side: Dim = self.imgsz.into();
         let pixels = g.input(tensor::PIXEL_VALUES, Element::F32, &[1.into(), 3.into(), side, side]);
         let network = student.network();
@@ -46,7 +46,7 @@ impl<'w> Plan<'w> {
     }
 
     /// The features of each stage → a level of the pyramid.
-    fn adapters(&self, g: &mut Graph<'w>, stages: &[Value]) {
+    fn adapters(&self, g: &Graph<'w>, stages: &[Value]) {
         // Detection needs the coarsest level only.
         let first = if self.detection_only { 2 } else { 0 };
         for (level, stage) in stages.iter().enumerate().skip(first) {
@@ -60,7 +60,7 @@ impl<'w> Plan<'w> {
     }
 
     /// The features of the last stage → what the vision transformer would give, `[1, hidden, P, P]`.
-    fn head(&self, g: &mut Graph<'w>, x: &Value) -> Value {
+    fn head(&self, g: &Graph<'w>, x: &Value) -> Value {
         g.scope(HEAD);
         let shape = g.weight_dims(&format!("{HEAD}.0.weight"));
         let first = Conv::of_pixels(format!("{HEAD}.0"), format!("{HEAD}.1"), [shape[1], shape[0]]);
@@ -70,7 +70,7 @@ impl<'w> Plan<'w> {
         g.resize_linear(&x, self.grid())
     }
 
-    fn steps(&self, g: &mut Graph<'w>, student: &Student, layers: &[Layer], x: &Value) -> Value {
+    fn steps(&self, g: &Graph<'w>, student: &Student, layers: &[Layer], x: &Value) -> Value {
         let mut x = x.clone();
         for layer in layers {
             x = self.step(g, student, layer, &x);
@@ -78,7 +78,7 @@ impl<'w> Plan<'w> {
         x
     }
 
-    fn step(&self, g: &mut Graph<'w>, student: &Student, layer: &Layer, x: &Value) -> Value {
+    fn step(&self, g: &Graph<'w>, student: &Student, layer: &Layer, x: &Value) -> Value {
         let eps = match student.family {
             StudentFamily::EfficientVitL => 1e-7,
             _ => BATCH_NORM_EPS,
@@ -122,7 +122,7 @@ impl<'w> Plan<'w> {
 
     /// Attention inside windows. The map is padded with zeros before the norm, which makes its bias of them, and they are
     /// attended to.
-    fn windows(&self, g: &mut Graph<'w>, x: &Value, name: &str, [width, heads, window]: [usize; 3]) -> Value {
+    fn windows(&self, g: &Graph<'w>, x: &Value, name: &str, [width, heads, window]: [usize; 3]) -> Value {
         g.scope(name);
         let (tokens, side) = to_tokens(g, x, width);
         let order = TokenOrder { grid: side, window };
@@ -166,7 +166,7 @@ impl<'w> Plan<'w> {
 }
 
 /// `[1, width, side, side]` → `[side · side, width]`.
-fn to_tokens(g: &mut Graph<'_>, x: &Value, width: usize) -> (Value, usize) {
+fn to_tokens(g: &Graph<'_>, x: &Value, width: usize) -> (Value, usize) {
     let side = match x.dims[2] {
         Dim::Fixed(side) => side,
         Dim::Named(_) => 0,
@@ -176,13 +176,13 @@ fn to_tokens(g: &mut Graph<'_>, x: &Value, width: usize) -> (Value, usize) {
 }
 
 /// `[side · side, width]` → `[1, width, side, side]`.
-fn to_map(g: &mut Graph<'_>, x: &Value, width: usize, side: usize) -> Value {
+fn to_map(g: &Graph<'_>, x: &Value, width: usize, side: usize) -> Value {
     let rows = g.transpose(x, &[1, 0]);
     g.reshape(&rows, &[1, width, side, side].map(Dim::from))
 }
 
 /// A convolution with its batch norm folded in.
-fn folded_conv<'w>(g: &mut Graph<'w>, x: &Value, conv: &Conv, eps: f64) -> Value {
+fn folded_conv<'w>(g: &Graph<'w>, x: &Value, conv: &Conv, eps: f64) -> Value {
     g.scope(conv.name.as_str());
     let name = &conv.name;
     let Some(norm) = &conv.norm else {
@@ -202,7 +202,7 @@ fn folded_conv<'w>(g: &mut Graph<'w>, x: &Value, conv: &Conv, eps: f64) -> Value
 }
 
 /// BN(BN(3×3 of x) + 1×1 of x + x), each channel for itself, as one convolution.
-fn rep_mixer<'w>(g: &mut Graph<'w>, x: &Value, name: &str, width: usize, eps: f64) -> Value {
+fn rep_mixer<'w>(g: &Graph<'w>, x: &Value, name: &str, width: usize, eps: f64) -> Value {
     g.scope(name);
     let key = name.to_owned();
     let [weight, bias] =
@@ -237,14 +237,7 @@ fn folded_mixer(weights: &Weights, name: &str, eps: f64) -> Result<Folded> {
 
 /// Attention with ReLU instead of softmax: keys and values are multiplied first, so that the cost grows with the number
 /// of pixels and not with its square. In 32 bits: its sums run over the whole map.
-fn linear_attention<'w>(
-    g: &mut Graph<'w>,
-    x: &Value,
-    name: &str,
-    width: usize,
-    heads: usize,
-    eps: f64,
-) -> Value {
+fn linear_attention<'w>(g: &Graph<'w>, x: &Value, name: &str, width: usize, heads: usize, eps: f64) -> Value {
     let side = x.dims[2];
     let Dim::Fixed(pixels) = side else { return x.clone() };
     let (pixels, head) = (pixels * pixels, width / heads);

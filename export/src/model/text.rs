@@ -18,8 +18,8 @@ impl<'w> Plan<'w> {
     }
 
     fn clip(&self) -> Graph<'w> {
-        let mut graph = self.graph("text_encoder");
-        let g = &mut graph;
+        let graph = self.graph("text_encoder");
+        let g = &graph;
         let t = &self.config().text;
         let (classes, length) = (Dim::Named(dim::CLASSES), t.context_length);
         let ids = g.input(tensor::INPUT_IDS, Element::I64, &[classes, length.into()]);
@@ -50,7 +50,7 @@ impl<'w> Plan<'w> {
     }
 
     /// A layer with attention and a feed-forward network.
-    pub(super) fn text_layer(&self, g: &mut Graph<'w>, x: &Value, name: &str, bias: Option<&Value>) -> Value {
+    pub(super) fn text_layer(&self, g: &Graph<'w>, x: &Value, name: &str, bias: Option<&Value>) -> Value {
         let t = &self.config().text;
         let normed = g.norm_with(x, &format!("{name}.layer_norm1"), t.layer_norm_eps);
         let attention = format!("{name}.self_attn");
@@ -63,7 +63,7 @@ impl<'w> Plan<'w> {
     }
 
     /// The hidden states of the last layer → the output, in the detector's width.
-    pub(super) fn text_features(&self, g: &mut Graph<'w>, x: &Value, root: &str) {
+    pub(super) fn text_features(&self, g: &Graph<'w>, x: &Value, root: &str) {
         let t = &self.config().text;
         g.scope("text_projection");
         g.block(Block::whole(Family::Words));

@@ -61,7 +61,7 @@ impl<'w> Plan<'w> {
     }
 
     /// `[batch, P·P, D]` → `[batch, D, P, P]`.
-    pub(super) fn map_of(&self, g: &mut Graph<'w>, tokens: &Value) -> Value {
+    pub(super) fn map_of(&self, g: &Graph<'w>, tokens: &Value) -> Value {
         let side = Dim::from(self.grid());
         let flat = g.transpose(tokens, &[0, 2, 1]);
         g.reshape(&flat, &[tokens.dims[0], flat.dims[1], side, side])
@@ -94,19 +94,19 @@ impl<'w> Network<'_, 'w> {
     }
 
     fn new_graph(&self, name: &str) -> Graph<'w> {
-        let mut graph = self.graph(name);
+        let graph = self.graph(name);
         graph.block(Block::whole(Family::Tracker));
         graph
     }
 
     /// The features of the frame: `[1, D, P, P]`.
-    fn pixel_input(&self, g: &mut Graph<'w>, name: &str) -> Value {
+    fn pixel_input(&self, g: &Graph<'w>, name: &str) -> Value {
         let (width, side) = (self.width(), self.grid());
         g.input(name, Element::F32, &[1, width, side, side].map(Dim::from))
     }
 
     /// The finer features of the frame: `[1, D/8, 4P, 4P]` and `[1, D/4, 2P, 2P]`.
-    fn high_res_inputs(&self, g: &mut Graph<'w>) -> [Value; 2] {
+    fn high_res_inputs(&self, g: &Graph<'w>) -> [Value; 2] {
         let (width, side) = (self.width(), self.grid());
         [(tensor::HIGH_RES[0], 8, 4), (tensor::HIGH_RES[1], 4, 2)].map(|(name, narrow, fine)| {
             g.input(name, Element::F32, &[1, width / narrow, fine * side, fine * side].map(Dim::from))
@@ -116,7 +116,7 @@ impl<'w> Network<'_, 'w> {
 
 impl Graph<'_> {
     /// `proj_in`, `layers.0` and `proj_out` with ReLU between them.
-    fn three_layers(&mut self, x: &Value, name: &str) -> Value {
+    fn three_layers(&self, x: &Value, name: &str) -> Value {
         self.layers_in_turn(x, ["proj_in", "layers.0", "proj_out"].map(|layer| format!("{name}.{layer}")))
     }
 
@@ -124,13 +124,13 @@ impl Graph<'_> {
     ///
     /// Written as a product: OpenVINO 2026.4 adds one map to the results of a convolution for several objects in place, which
     /// fails.
-    fn pixel_projection(&mut self, x: &Value, name: &str) -> Value {
+    fn pixel_projection(&self, x: &Value, name: &str) -> Value {
         let tokens = self.tokens_of(x);
         self.linear(&tokens, name)
     }
 
     /// A norm over the channels of a map, of the checkpoint.
-    fn map_norm(&mut self, x: &Value, name: &str) -> Value {
+    fn map_norm(&self, x: &Value, name: &str) -> Value {
         let [scale, bias] = self.weight_and_bias(name);
         self.channel_norm(x, &scale, &bias, MAP_EPS)
     }

@@ -8,6 +8,7 @@ use ocelli_onnx::schema::data_type;
 
 /// The problems of a graph.
 pub(super) fn check(graph: &Graph<'_>) -> Vec<String> {
+    let graph = graph.parts.borrow();
     let mut checker = Checker::default();
     for value in &graph.inputs {
         checker.types.insert(&value.name, value.element);

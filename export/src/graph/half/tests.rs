@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::super::{Dim, Element, Graph, Role, Value};
+use super::super::{Dim, Element, Graph, Parts, Role, Value};
 use super::HalfRules;
 use super::checker::check;
 use crate::calibration::Calibration;
@@ -25,6 +25,7 @@ fn plain() -> Checkpoint {
 
 /// Nodes in order, as `Add:f16`; casts as `>f16`.
 fn summary(graph: &Graph<'_>) -> String {
+    let graph = graph.parts.borrow();
     let words = graph.nodes.iter().map(|node| match node.proto.op_type.as_str() {
         "Cast" => format!(">{}", node.element.suffix()),
         op => format!("{op}:{}", node.element.suffix()),
@@ -34,16 +35,16 @@ fn summary(graph: &Graph<'_>) -> String {
 
 const DIMS: [Dim; 2] = [Dim::Fixed(4), Dim::Fixed(6)];
 
-fn vector(g: &mut Graph<'_>, name: &str) -> Value {
+fn vector(g: &Graph<'_>, name: &str) -> Value {
     g.constant(name, &[6], &[0.5, 1.0, 1.5, 2.0, 2.5, 3.0])
 }
 
-fn norm(g: &mut Graph<'_>, x: &Value) -> Value {
+fn norm(g: &Graph<'_>, x: &Value) -> Value {
     let (scale, bias) = (vector(g, "scale"), g.constant("bias", &[6], &[0.0; 6]));
     g.layer_norm(x, &scale, &bias, 1e-5)
 }
 
-fn sum_then_norm(g: &mut Graph<'_>, x: &Value) {
+fn sum_then_norm(g: &Graph<'_>, x: &Value) {
     let weight = vector(g, "weight");
     let x = g.add(x, &weight);
     let x = norm(g, &x);
@@ -51,7 +52,7 @@ fn sum_then_norm(g: &mut Graph<'_>, x: &Value) {
     g.output("out", &out, &DIMS);
 }
 
-fn moved(g: &mut Graph<'_>, x: &Value) {
+fn moved(g: &Graph<'_>, x: &Value) {
     let x = g.unary("Sigmoid", x);
     let x = g.reshape(&x, &[6, 4].map(Dim::from));
     let x = g.transpose(&x, &[1, 0]);
@@ -62,7 +63,7 @@ fn moved(g: &mut Graph<'_>, x: &Value) {
     g.output("out", &x, &DIMS);
 }
 
-fn shared(g: &mut Graph<'_>, x: &Value) {
+fn shared(g: &Graph<'_>, x: &Value) {
     let a = g.unary("Sigmoid", x);
     let b = g.softmax(&a);
     let c = norm(g, &a);
@@ -72,14 +73,14 @@ fn shared(g: &mut Graph<'_>, x: &Value) {
     g.output("out", &e, &DIMS);
 }
 
-fn constant_in_both(g: &mut Graph<'_>, x: &Value) {
+fn constant_in_both(g: &Graph<'_>, x: &Value) {
     let table = vector(g, "table");
     let a = g.add(x, &table);
     let b = g.as_role(Role::Exact, |g| g.mul(&a, &table));
     g.output("out", &b, &DIMS);
 }
 
-fn mask(g: &mut Graph<'_>, x: &Value) {
+fn mask(g: &Graph<'_>, x: &Value) {
     let ids = g.input("mask", Element::I64, &DIMS);
     let [_, bias] = g.padding(&ids);
     let bias = g.reshape(&bias, &DIMS);
@@ -87,7 +88,7 @@ fn mask(g: &mut Graph<'_>, x: &Value) {
     g.output("out", &out, &DIMS);
 }
 
-fn resized(g: &mut Graph<'_>, x: &Value) {
+fn resized(g: &Graph<'_>, x: &Value) {
     let x = g.reshape(x, &[1, 1, 4, 6].map(Dim::from));
     let x = g.upsample2(&x);
     let x = g.unary("Sigmoid", &x);
@@ -95,7 +96,7 @@ fn resized(g: &mut Graph<'_>, x: &Value) {
     g.output("out", &x, &[1, 1, 16, 24].map(Dim::from));
 }
 
-fn two_blocks(g: &mut Graph<'_>, x: &Value) {
+fn two_blocks(g: &Graph<'_>, x: &Value) {
     let mut x = x.clone();
     for name in ["vit.0", "vit.1", "neck"] {
         g.block(name.parse::<Block>().expect("a name"));
@@ -104,7 +105,7 @@ fn two_blocks(g: &mut Graph<'_>, x: &Value) {
     g.output("out", &x, &DIMS);
 }
 
-fn convolution(g: &mut Graph<'_>, x: &Value) {
+fn convolution(g: &Graph<'_>, x: &Value) {
     let x = g.unary("Sigmoid", x);
     let x = g.reshape(&x, &[1, 6, 2, 2].map(Dim::from));
     let kernel = g.constant("kernel", &[3, 6, 1, 1], &[0.1; 18]);
@@ -113,7 +114,7 @@ fn convolution(g: &mut Graph<'_>, x: &Value) {
     g.output("out", &x, &[1, 3, 2, 2].map(Dim::from));
 }
 
-fn joined(g: &mut Graph<'_>, x: &Value) {
+fn joined(g: &Graph<'_>, x: &Value) {
     let exact = g.as_role(Role::Exact, |g| g.unary("Sigmoid", x));
     let half = g.unary("Sigmoid", x);
     let wide = g.concat(&[&exact, &half], 0, 8);
@@ -124,7 +125,7 @@ fn joined(g: &mut Graph<'_>, x: &Value) {
     g.output("narrow", &narrow, &[4, 12].map(Dim::from));
 }
 
-fn branch(g: &mut Graph<'_>, x: &Value) {
+fn branch(g: &Graph<'_>, x: &Value) {
     let x = g.unary("Sigmoid", x);
     let weight = g.constant("weight", &[6, 6], &[0.1; 36]);
     let bias = vector(g, "bias");
@@ -136,7 +137,7 @@ fn branch(g: &mut Graph<'_>, x: &Value) {
     g.output("out", &out, &DIMS);
 }
 
-fn attention(g: &mut Graph<'_>, x: &Value) {
+fn attention(g: &Graph<'_>, x: &Value) {
     let x = g.unary("Sigmoid", x);
     let keys = g.transpose(&x, &[1, 0]);
     let scores = g.as_role(Role::Attention, |g| g.matmul(&x, &keys));
@@ -145,7 +146,7 @@ fn attention(g: &mut Graph<'_>, x: &Value) {
     g.output("out", &mixed, &DIMS);
 }
 
-fn of_a_prompt(g: &mut Graph<'_>, x: &Value) {
+fn of_a_prompt(g: &Graph<'_>, x: &Value) {
     let weight = g.constant("weight", &[6, 6], &[0.1; 36]);
     let out = g.as_role(Role::PromptProduct, |g| g.matmul(x, &weight));
     g.output("out", &out, &DIMS);
@@ -156,7 +157,7 @@ fn casts_are_added_between_formats() {
     use MixedPrecision::{Accumulate, AccumulateLinear, Attention, Bf16Attention, None};
     let kept = |block: &str| HalfRules { kept: vec![block.parse().expect("a name")], ..rules(None) };
     let bf16 = || HalfRules { half: Element::Bf16, ..rules(None) };
-    type Build = fn(&mut Graph<'_>, &Value);
+    type Build = fn(&Graph<'_>, &Value);
     let cases: Vec<(&str, Build, HalfRules, &str)> = vec![
         ("all half", sum_then_norm, rules(None), ">f16 Add:f16 LayerNormalization:f16 Add:f16 >f32"),
         (
@@ -285,12 +286,12 @@ fn casts_are_added_between_formats() {
     let checkpoint = plain();
     let mut wrong = Vec::new();
     for (what, build, rules, expected) in cases {
-        let mut graph = Graph::new("tiny", checkpoint.weights());
+        let graph = Graph::new("tiny", checkpoint.weights());
         let x = graph.input("x", Element::F32, &DIMS);
-        build(&mut graph, &x);
+        build(&graph, &x);
         let graph = graph.in_half(&rules);
         wrong.extend(check(&graph).iter().map(|problem| format!("{what}: {problem}")));
-        wrong.extend(graph.fault.iter().map(|fault| format!("{what}: {fault}")));
+        wrong.extend(graph.parts.borrow().fault.iter().map(|fault| format!("{what}: {fault}")));
         let found = summary(&graph);
         if found != expected {
             wrong.push(format!("{what}:\n  {found}, expected\n  {expected}"));
@@ -303,18 +304,18 @@ fn casts_are_added_between_formats() {
 fn the_checker_reports_mixed_types_and_needless_casts() {
     let checkpoint = plain();
     let mut wrong = Vec::new();
-    let mut expect = |what: &str, word: &str, spoil: &dyn Fn(&mut Graph<'_>)| {
-        let mut graph = Graph::new("tiny", checkpoint.weights());
+    let mut expect = |what: &str, word: &str, spoil: &dyn Fn(&mut Parts<'_>)| {
+        let graph = Graph::new("tiny", checkpoint.weights());
         let x = graph.input("x", Element::F32, &DIMS);
-        sum_then_norm(&mut graph, &x);
+        sum_then_norm(&graph, &x);
         let mut graph = graph.in_half(&rules(MixedPrecision::Attention));
-        spoil(&mut graph);
+        spoil(graph.parts.get_mut());
         let problems = check(&graph);
         if !problems.iter().any(|problem| problem.contains(word)) {
             wrong.push(format!("{what}: {problems:?}"));
         }
     };
-    let cast_to = |graph: &mut Graph<'_>, output: &str| {
+    let cast_to = |graph: &Parts<'_>, output: &str| {
         let place = graph.nodes.iter().position(|node| node.proto.output[0] == output);
         place.expect("the graph has this cast")
     };
@@ -355,6 +356,7 @@ fn inexact(graph: &Graph<'_>) -> Vec<String> {
         let last = matches!(op, "MatMul" | "Add" | "Sigmoid" | "Clip");
         (head && last) || ["Log", "Sin", "Cos"].contains(&op)
     };
+    let graph = graph.parts.borrow();
     let wrong = graph.nodes.iter().filter(exact).filter(|node| node.element != Element::F32);
     wrong.map(|node| node.proto.name.clone()).collect()
 }
@@ -384,7 +386,8 @@ fn calibrated_graphs_multiply_codes() {
         };
         let mut calibration = Calibration::default();
         for graph in graphs(&plain) {
-            let layers = graph.outputs.iter().filter_map(|output| Calibration::layer_of(&output.name));
+            let parts = graph.parts.borrow();
+            let layers = parts.outputs.iter().filter_map(|output| Calibration::layer_of(&output.name));
             layers.for_each(|layer| calibration.observe(layer, 3.0).expect("it is finite"));
         }
         let kept = BTreeSet::from([Block::layer(Family::Vit, 0)]);
@@ -406,7 +409,7 @@ fn calibrated_graphs_multiply_codes() {
                 };
                 for graph in graphs(&plan) {
                     let place = format!("{name}, {precision}, {kept:?}, {}", graph.name);
-                    wrong.extend(graph.fault.iter().map(|fault| format!("{place}: {fault}")));
+                    wrong.extend(graph.parts.borrow().fault.iter().map(|fault| format!("{place}: {fault}")));
                     let layers = match graph.name.as_str() {
                         "backbone" => 6 * (config.vision.stack.layers - kept.len()),
                         "encoder_decoder" => 8 * config.encoder.layers,
@@ -434,6 +437,7 @@ fn calibrated_graphs_multiply_codes() {
 
 /// The number of products of two dequantized factors; adds what is wrong with one.
 fn of_codes(graph: &Graph<'_>, element: Element, wrong: &mut Vec<String>) -> usize {
+    let graph = graph.parts.borrow();
     let made_by = |name: &String| graph.nodes.iter().find(|node| node.proto.output.contains(name));
     let value =
         |name: &String| graph.initializers.iter().find(|one| one.value.name == *name).map(|one| &one.value);
@@ -511,7 +515,9 @@ fn every_graph_is_strongly_typed() {
                         let graph = graph.in_half(&rules);
                         let place =
                             format!("{name}, {target:?}, {half:?}, {islands}, {kept:?}, {}", graph.name);
-                        wrong.extend(graph.fault.iter().map(|fault| format!("{place}: {fault}")));
+                        wrong.extend(
+                            graph.parts.borrow().fault.iter().map(|fault| format!("{place}: {fault}")),
+                        );
                         wrong.extend(check(&graph).iter().map(|problem| format!("{place}: {problem}")));
                         wrong.extend(inexact(&graph).iter().map(|name| format!("{place}: {name} is half")));
                         checked += 1;

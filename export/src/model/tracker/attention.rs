@@ -25,7 +25,7 @@ struct Memories {
 
 impl<'w> Network<'_, 'w> {
     /// Memories and pointers → the frame's tokens as these objects: `[B, P·P, D]`.
-    pub(super) fn attend_memories(&self, g: &mut Graph<'w>) -> Value {
+    pub(super) fn attend_memories(&self, g: &Graph<'w>) -> Value {
         let (tokens, width) = (self.grid() * self.grid(), self.width());
         let query = g.input(tensor::QUERY_0, Element::F32, &[1, tokens, width].map(Dim::from));
         let memories = self.memories(g);
@@ -45,7 +45,7 @@ impl<'w> Network<'_, 'w> {
         g.norm(&x, &self.of("memory_attention.layer_norm"))
     }
 
-    fn memories(&self, g: &mut Graph<'w>) -> Memories {
+    fn memories(&self, g: &Graph<'w>) -> Memories {
         let tracker = self.config();
         let (memory, width, tokens) = (tracker.memory_width, self.width(), self.grid() * self.grid());
         let [slots, many, pointers] = [dim::SLOTS, dim::MEMORIES, dim::POINTERS].map(Dim::Named);
@@ -79,7 +79,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The positions of pointers by how long ago they were: `[B, T, 1, memory width]`.
-    pub(super) fn pointer_positions(&self, g: &mut Graph<'w>, offsets: &Value) -> Value {
+    pub(super) fn pointer_positions(&self, g: &Graph<'w>, offsets: &Value) -> Value {
         let half = self.width() / 2;
         let exponent = |i: usize| (2 * (i / 2)) as f64 / half as f64;
         let periods: Vec<f32> = (0..half).map(|i| 10000f64.powf(-exponent(i)) as f32).collect();
@@ -97,7 +97,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// Cosines and sines of a head, `[P·P, head/2]`, for queries, and for each memory's keys; of several heads `[P·P, 1, head/2]`.
-    pub(super) fn memory_rotary(&self, g: &mut Graph<'w>) -> [Value; 2] {
+    pub(super) fn memory_rotary(&self, g: &Graph<'w>) -> [Value; 2] {
         let (grid, head) = (self.grid(), self.head());
         let places = TokenOrder { grid, window: grid }.places();
         let [cos, sin] = rotary_tables(&places, 1.0, head, self.config().rope_theta);
@@ -111,7 +111,7 @@ impl<'w> Network<'_, 'w> {
 
     pub(super) fn memory_self_attention(
         &self,
-        g: &mut Graph<'w>,
+        g: &Graph<'w>,
         x: &Value,
         layer: usize,
         tables: &[Value; 2],
@@ -139,7 +139,7 @@ impl<'w> Network<'_, 'w> {
 
     fn memory_cross_attention(
         &self,
-        g: &mut Graph<'w>,
+        g: &Graph<'w>,
         x: &Value,
         layer: usize,
         memories: &Memories,
@@ -163,7 +163,7 @@ impl<'w> Network<'_, 'w> {
         g.add(x, &mixed)
     }
 
-    pub(super) fn memory_feed_forward(&self, g: &mut Graph<'w>, x: &Value, layer: usize) -> Value {
+    pub(super) fn memory_feed_forward(&self, g: &Graph<'w>, x: &Value, layer: usize) -> Value {
         let name = self.of(&format!("memory_attention.layers.{layer}"));
         let activation = if self.is_sam3() { Activation::Relu } else { Activation::Gelu };
         g.scope(format!("{name}.mlp"));
@@ -176,19 +176,19 @@ impl<'w> Network<'_, 'w> {
         g.add(x, &out)
     }
 
-    fn rotated_queries(&self, g: &mut Graph<'w>, name: &str, x: &Value, tables: &[Value; 2]) -> Value {
+    fn rotated_queries(&self, g: &Graph<'w>, name: &str, x: &Value, tables: &[Value; 2]) -> Value {
         let query = self.queries(g, name, x);
         self.rotated(g, &query, tables)
     }
 
     /// Projected queries, in the order of [`rotary_row`].
-    pub(super) fn queries(&self, g: &mut Graph<'w>, name: &str, x: &Value) -> Value {
+    pub(super) fn queries(&self, g: &Graph<'w>, name: &str, x: &Value) -> Value {
         let layer = LinearLayer::queries_of(g, name, self.config().heads);
         g.linear_layer(x, &LinearLayer { order: self.rotary_order(), ..layer })
     }
 
     /// Queries that all objects share, for each of them if the target's attention needs that; `like` has the batch.
-    pub(super) fn repeated_queries(&self, g: &mut Graph<'w>, query: Value, like: &Value) -> Value {
+    pub(super) fn repeated_queries(&self, g: &Graph<'w>, query: Value, like: &Value) -> Value {
         match (self.target, query.dims[0] == like.dims[0]) {
             (Target::OnnxRuntime, false) => g.repeat_for(&query, like),
             _ => query,
@@ -216,7 +216,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// Rotary embedding of `[…, P·P, D]`, head by head.
-    pub(super) fn rotated(&self, g: &mut Graph<'w>, x: &Value, tables: &[Value; 2]) -> Value {
+    pub(super) fn rotated(&self, g: &Graph<'w>, x: &Value, tables: &[Value; 2]) -> Value {
         let heads = self.config().heads;
         if heads == 1 {
             return rotate(g, x, tables);
@@ -229,7 +229,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// Attention over `[B, tokens, D]`; values of one head need not be projected yet.
-    pub(super) fn mix(&self, g: &mut Graph<'w>, query: &Value, keys: &Value, values: &Value) -> Value {
+    pub(super) fn mix(&self, g: &Graph<'w>, query: &Value, keys: &Value, values: &Value) -> Value {
         let (heads, head) = (self.config().heads, self.head());
         if self.target == Target::OnnxRuntime {
             return g.fused_attention([query, keys, values], heads, scale_of(head), None);
@@ -244,7 +244,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// Attention of one head in basic operators, some rows after the other.
-    fn mix_head(&self, g: &mut Graph<'w>, query: &Value, keys: &Value, values: &Value) -> Value {
+    fn mix_head(&self, g: &Graph<'w>, query: &Value, keys: &Value, values: &Value) -> Value {
         let tokens = self.grid() * self.grid();
         let parts = (1..=tokens)
             .find(|parts| tokens.is_multiple_of(*parts) && tokens / parts <= MAX_QUERY_ROWS)
@@ -268,7 +268,7 @@ impl<'w> Network<'_, 'w> {
 
 /// The two projections after the mixture: those of values and of the output. The shares of a row sum to 1, so the mixture
 /// of projected values is the projection of the mixture.
-fn projected_values(g: &mut Graph<'_>, mixed: &Value, name: &str) -> Value {
+fn projected_values(g: &Graph<'_>, mixed: &Value, name: &str) -> Value {
     let (value, output) = (format!("{name}.v_proj"), format!("{name}.o_proj"));
     let [inner, width] = [0, 1].map(|axis| g.weight_dims(&format!("{value}.weight"))[axis]);
     let out = g.weight_dims(&format!("{output}.weight"))[0];

@@ -35,8 +35,8 @@ struct Memories {
 impl<'w> Network<'_, 'w> {
     /// Memories of buckets → masks and pointers of their objects.
     pub(crate) fn mux_step(&self) -> Graph<'w> {
-        let mut graph = self.new_graph("mux_step");
-        let g = &mut graph;
+        let graph = self.new_graph("mux_step");
+        let g = &graph;
         let image = self.attend_buckets(g);
         let high_res = self.high_res_inputs(g);
         let valid = g.input(tensor::VALID, Element::Bool, &[BUCKETS, self.slots().into()]);
@@ -54,7 +54,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The frame's tokens as each bucket: `[B, P·P, D]`.
-    fn attend_buckets(&self, g: &mut Graph<'w>) -> Value {
+    fn attend_buckets(&self, g: &Graph<'w>) -> Value {
         let (tokens, width) = (self.grid() * self.grid(), self.width());
         let layers = self.config().layers;
         let mut x = g.input(tensor::QUERY_0, Element::F32, &[1, tokens, width].map(Dim::from));
@@ -77,7 +77,7 @@ impl<'w> Network<'_, 'w> {
         g.norm(&x, &self.of("memory_attention.layer_norm"))
     }
 
-    fn bucket_memories(&self, g: &mut Graph<'w>) -> Memories {
+    fn bucket_memories(&self, g: &Graph<'w>) -> Memories {
         let (width, tokens) = (self.width(), self.grid() * self.grid());
         let [many, frames] = [dim::MEMORIES, dim::POINTERS].map(Dim::Named);
         let [bank, images] =
@@ -116,7 +116,7 @@ impl<'w> Network<'_, 'w> {
     /// Attention to the memories; the image has its part in queries and in keys.
     fn attend_bucket(
         &self,
-        g: &mut Graph<'w>,
+        g: &Graph<'w>,
         [x, of_image]: [&Value; 2],
         layer: usize,
         memories: &Memories,
@@ -158,7 +158,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The decoder's tokens for the slots of a bucket, `[B, 5 · slots, D]`: scores, IoUs, and three masks of each.
-    fn slot_tokens(&self, g: &mut Graph<'w>, valid: &Value) -> Value {
+    fn slot_tokens(&self, g: &Graph<'w>, valid: &Value) -> Value {
         let (slots, width) = (self.slots(), self.width());
         g.scope("slots");
         let [occupied, empty] = ["output_valid_embed", "output_invalid_embed"].map(|name| {
@@ -181,9 +181,9 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The outputs of the objects in their slots; `objects` has bucket · slots + slot.
-    fn slot_outputs(&self, g: &mut Graph<'w>, decoded: &Decoded, upscaled: &Value, objects: &Value) {
+    fn slot_outputs(&self, g: &Graph<'w>, decoded: &Decoded, upscaled: &Value, objects: &Value) {
         let (slots, width, side) = (self.slots(), self.width(), Dim::from(4 * self.grid()));
-        let of_slots = |g: &mut Graph<'w>, at: usize, count: usize| {
+        let of_slots = |g: &Graph<'w>, at: usize, count: usize| {
             g.slice(&decoded.tokens, 1, at * slots, (at + count) * slots)
         };
         let name = self.of("mask_decoder.pred_obj_score_head");

@@ -35,8 +35,8 @@ pub(super) struct Mask {
 impl<'w> Network<'_, 'w> {
     /// Memories → masks and pointers of tracked objects.
     pub(crate) fn track_step(&self) -> Graph<'w> {
-        let mut graph = self.new_graph("track_step");
-        let g = &mut graph;
+        let graph = self.new_graph("track_step");
+        let g = &graph;
         let attended = self.attend_memories(g);
         let high_res = self.high_res_inputs(g);
         let no_mask = self.no_mask(g);
@@ -50,7 +50,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The two-way transformer; image `[batch, P·P, D]`, prompt `[batch, tokens, D]` with the decoder's own tokens first.
-    pub(super) fn decode_objects(&self, g: &mut Graph<'w>, image: &Value, prompt: &Value) -> Decoded {
+    pub(super) fn decode_objects(&self, g: &Graph<'w>, image: &Value, prompt: &Value) -> Decoded {
         let positions = self.pixel_positions(g);
         let (mut tokens, mut image) = (prompt.clone(), image.clone());
         for layer in 0..self.config().decoder.layers {
@@ -93,7 +93,7 @@ impl<'w> Network<'_, 'w> {
     /// The tokens after attention to the image.
     fn attend_image(
         &self,
-        g: &mut Graph<'w>,
+        g: &Graph<'w>,
         name: &str,
         tokens: &Value,
         prompt: &Value,
@@ -105,7 +105,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// Attention with its four projections. One side has few tokens, so basic operators are enough.
-    fn decoder_attention(&self, g: &mut Graph<'w>, name: &str, [q, k, v]: [&Value; 3]) -> Value {
+    fn decoder_attention(&self, g: &Graph<'w>, name: &str, [q, k, v]: [&Value; 3]) -> Value {
         let heads = self.config().decoder.heads;
         let layer = LinearLayer::new(&format!("{name}.q_proj")).scaled_for(g, heads);
         let q = g.linear_layer(q, &layer);
@@ -116,12 +116,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The image's tokens in the detail of masks: `[B, D/8, 16·P·P]`.
-    pub(super) fn upscaled(
-        &self,
-        g: &mut Graph<'w>,
-        decoded: &Decoded,
-        [fine, middle]: &[Value; 2],
-    ) -> Value {
+    pub(super) fn upscaled(&self, g: &Graph<'w>, decoded: &Decoded, [fine, middle]: &[Value; 2]) -> Value {
         let side = 4 * self.grid();
         g.scope(self.of("mask_decoder.upscale"));
         let x = self.map_of(g, &decoded.image);
@@ -138,7 +133,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The best of the three masks for ambiguous prompts, by predicted IoU.
-    pub(super) fn best_mask(&self, g: &mut Graph<'w>, decoded: &Decoded, upscaled: &Value) -> Mask {
+    pub(super) fn best_mask(&self, g: &Graph<'w>, decoded: &Decoded, upscaled: &Value) -> Mask {
         let ious = self.ious(g, decoded);
         let ious = g.slice(&ious, 1, 1, MASKS.len());
         let best = g.as_role(Role::Exact, |g| g.one_hot_of_largest(&ious));
@@ -152,7 +147,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The mask for prompts that are not ambiguous.
-    pub(super) fn first_mask(&self, g: &mut Graph<'w>, decoded: &Decoded, upscaled: &Value) -> Mask {
+    pub(super) fn first_mask(&self, g: &Graph<'w>, decoded: &Decoded, upscaled: &Value) -> Mask {
         let ious = self.ious(g, decoded);
         let iou = g.slice(&ious, 1, 0, 1);
         let kernel = self.mask_kernel(g, decoded, 0);
@@ -161,7 +156,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// All four masks with their predicted IoU, for clicks on a picture.
-    pub(super) fn all_masks(&self, g: &mut Graph<'w>, decoded: &Decoded, upscaled: &Value) {
+    pub(super) fn all_masks(&self, g: &Graph<'w>, decoded: &Decoded, upscaled: &Value) {
         let (count, side) = (Dim::from(MASKS.len()), Dim::from(4 * self.grid()));
         let ious = self.ious(g, decoded);
         let kernels = self.mask_kernels(g, decoded, 0..MASKS.len());
@@ -171,7 +166,7 @@ impl<'w> Network<'_, 'w> {
         g.output(tensor::ALL_IOU, &ious, &[OBJECTS, count]);
     }
 
-    fn mask(&self, g: &mut Graph<'w>, [kernel, upscaled]: [&Value; 2], iou: &Value, token: &Value) -> Mask {
+    fn mask(&self, g: &Graph<'w>, [kernel, upscaled]: [&Value; 2], iou: &Value, token: &Value) -> Mask {
         let side = Dim::from(4 * self.grid());
         let logits = g.matmul(kernel, upscaled);
         Mask {
@@ -182,7 +177,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The predicted IoU of the four masks, `[B, 4]`.
-    fn ious(&self, g: &mut Graph<'w>, decoded: &Decoded) -> Value {
+    fn ious(&self, g: &Graph<'w>, decoded: &Decoded) -> Value {
         g.scope(self.of("mask_decoder.iou_prediction_head"));
         let token = g.select(&decoded.tokens, 1, &[IOU]);
         let logits = g.three_layers(&token, &self.of("mask_decoder.iou_prediction_head"));
@@ -192,14 +187,14 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The kernels of some of the four masks, `[B, masks, D/8]`.
-    fn mask_kernels(&self, g: &mut Graph<'w>, decoded: &Decoded, masks: Range<usize>) -> Value {
+    fn mask_kernels(&self, g: &Graph<'w>, decoded: &Decoded, masks: Range<usize>) -> Value {
         let count = masks.len();
         let kernels: Vec<Value> = masks.map(|mask| self.mask_kernel(g, decoded, mask)).collect();
         g.concat(&kernels.iter().collect::<Vec<_>>(), 1, count)
     }
 
     /// The kernel of one of the four masks, `[B, 1, D/8]`.
-    fn mask_kernel(&self, g: &mut Graph<'w>, decoded: &Decoded, mask: usize) -> Value {
+    fn mask_kernel(&self, g: &Graph<'w>, decoded: &Decoded, mask: usize) -> Value {
         let name = self.of(&format!("mask_decoder.output_hypernetworks_mlps.{mask}"));
         g.scope(&name);
         let token = g.select(&decoded.tokens, 1, &[MASKS[mask]]);
@@ -207,7 +202,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The logit of the object's presence, `[B]`.
-    pub(super) fn object_score(&self, g: &mut Graph<'w>, decoded: &Decoded) -> Value {
+    pub(super) fn object_score(&self, g: &Graph<'w>, decoded: &Decoded) -> Value {
         let name = self.of("mask_decoder.pred_obj_score_head");
         g.scope(&name);
         let token = g.select(&decoded.tokens, 1, &[SCORE]);
@@ -216,13 +211,13 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The token of the mask for prompts that are not ambiguous, `[B, D]`.
-    pub(super) fn first_token(&self, g: &mut Graph<'w>, decoded: &Decoded) -> Value {
+    pub(super) fn first_token(&self, g: &Graph<'w>, decoded: &Decoded) -> Value {
         let token = g.select(&decoded.tokens, 1, &MASKS[..1]);
         g.reshape(&token, &[OBJECTS, self.width().into()])
     }
 
     /// The pointer of a mask's token, or the one of absent objects: `[B, D]`.
-    pub(super) fn pointer(&self, g: &mut Graph<'w>, token: &Value, present: &Value) -> Value {
+    pub(super) fn pointer(&self, g: &Graph<'w>, token: &Value, present: &Value) -> Value {
         g.scope(self.of("object_pointer_proj"));
         let pointer = g.three_layers(token, &self.of("object_pointer_proj"));
         if !self.is_sam3() {
@@ -234,20 +229,20 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// A pointer, which SAM 3.1 projects once more if the condition does not hold: `[B, D]`.
-    pub(super) fn pointer_if(&self, g: &mut Graph<'w>, condition: &Value, pointer: &Value) -> Value {
+    pub(super) fn pointer_if(&self, g: &Graph<'w>, condition: &Value, pointer: &Value) -> Value {
         let absent = g.linear(pointer, &self.multiplex().of("no_object_pointer_projection"));
         let condition = g.reshape(condition, &[OBJECTS, 1.into()]);
         g.choose(&condition, pointer, &absent)
     }
 
     /// The outputs of objects with a mask.
-    pub(super) fn object_outputs(&self, g: &mut Graph<'w>, decoded: &Decoded, mask: &Mask) {
+    pub(super) fn object_outputs(&self, g: &Graph<'w>, decoded: &Decoded, mask: &Mask) {
         let score = self.object_score(g, decoded);
         self.outputs(g, &score, mask);
     }
 
     /// The outputs of objects with this score, `[B]`, and a mask.
-    pub(super) fn outputs(&self, g: &mut Graph<'w>, score: &Value, mask: &Mask) {
+    pub(super) fn outputs(&self, g: &Graph<'w>, score: &Value, mask: &Mask) {
         let (side, width) = (Dim::from(4 * self.grid()), self.width());
         let present = g.is_above(score, 0.0);
         let shown = g.reshape(&present, &[OBJECTS, 1.into(), 1.into()]);
@@ -263,13 +258,13 @@ impl<'w> Network<'_, 'w> {
 
 impl Graph<'_> {
     /// Doubles the sides, and adds finer features.
-    fn upscale_with(&mut self, x: &Value, name: &str, finer: &Value) -> Value {
+    fn upscale_with(&self, x: &Value, name: &str, finer: &Value) -> Value {
         let x = self.convolution_transpose(x, name);
         self.add(&x, finer)
     }
 
     /// One value for all objects → the same for each, `[B, …]`; `like` has the batch.
-    pub(super) fn repeat_for(&mut self, x: &Value, like: &Value) -> Value {
+    pub(super) fn repeat_for(&self, x: &Value, like: &Value) -> Value {
         let objects = self.size_of(like, 0);
         self.repeat(x, &objects, like.dims[0])
     }

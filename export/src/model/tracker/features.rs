@@ -9,8 +9,8 @@ use crate::model::position::image_positions;
 impl<'w> Network<'_, 'w> {
     /// The backbone's last features → the features for memories and masks.
     pub(crate) fn track_features(&self) -> Graph<'w> {
-        let mut graph = self.new_graph("track_features");
-        let g = &mut graph;
+        let graph = self.new_graph("track_features");
+        let g = &graph;
         let pixel = self.features(g);
         g.output(tensor::PIXEL, &pixel, &pixel.dims);
         self.memory_features(g, &pixel);
@@ -19,8 +19,8 @@ impl<'w> Network<'_, 'w> {
 
     /// As [`track_features`](Self::track_features), for buckets of objects: also the frame's own part of every layer's queries.
     pub(crate) fn mux_features(&self) -> Graph<'w> {
-        let mut graph = self.new_graph("mux_features");
-        let g = &mut graph;
+        let graph = self.new_graph("mux_features");
+        let g = &graph;
         let pixel = self.features(g);
         let image = g.tokens_of(&pixel);
         g.output(tensor::IMAGE, &image, &image.dims);
@@ -42,8 +42,8 @@ impl<'w> Network<'_, 'w> {
 
     /// As [`mux_features`](Self::mux_features), for new, corrected and clicked objects.
     pub(crate) fn mux_interactive(&self) -> Graph<'w> {
-        let mut graph = self.new_graph("mux_interactive");
-        let g = &mut graph;
+        let graph = self.new_graph("mux_interactive");
+        let g = &graph;
         let pixel = self.features(g);
         let none = g.weight(&self.multiplex().of("no_memory_embedding"));
         let none = g.reshape(&none, &[1, self.width(), 1, 1].map(Dim::from));
@@ -53,7 +53,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The backbone's last features → the outputs for the detail of masks, and the features at the resolution of patches.
-    fn features(&self, g: &mut Graph<'w>) -> Value {
+    fn features(&self, g: &Graph<'w>) -> Value {
         let (grid, width, hidden) = (self.grid(), self.width(), self.plan.config().vision.hidden);
         let x = g.input(tensor::HIDDEN, Element::F32, &[1, hidden, grid, grid].map(Dim::from));
         let neck = |module| self.neck(module);
@@ -76,7 +76,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The outputs for memories and for the attention to them.
-    fn memory_features(&self, g: &mut Graph<'w>, pixel: &Value) {
+    fn memory_features(&self, g: &Graph<'w>, pixel: &Value) {
         let memory_pixel = g.convolution(pixel, &self.of("memory_encoder.feature_projection"), 1, 0);
         g.output(tensor::MEMORY_PIXEL, &memory_pixel, &pixel.dims);
         let query = self.first_query(g, pixel);
@@ -84,7 +84,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The tokens after the first self-attention, which no memory has reached yet.
-    fn first_query(&self, g: &mut Graph<'w>, pixel: &Value) -> Value {
+    fn first_query(&self, g: &Graph<'w>, pixel: &Value) -> Value {
         /// The share of the position in the tokens.
         const POSITION: f32 = 0.1;
         let (grid, width) = (self.grid(), self.width());
@@ -99,7 +99,7 @@ impl<'w> Network<'_, 'w> {
 
 impl<'w> Graph<'w> {
     /// A doubling of the sides and the projection of each pixel after it, as one transposed convolution.
-    fn upscale_and_project(&mut self, x: &Value, upscale: &str, project: &str) -> Value {
+    fn upscale_and_project(&self, x: &Value, upscale: &str, project: &str) -> Value {
         let [fan_in, inner] = [0, 1].map(|axis| self.weight_dims(&format!("{upscale}.weight"))[axis]);
         let out = self.weight_dims(&format!("{project}.weight"))[0];
         let (up, to) = (upscale.to_owned(), project.to_owned());
@@ -111,7 +111,7 @@ impl<'w> Graph<'w> {
     }
 
     /// A 3 × 3 convolution and the projection of each pixel after it, as one convolution.
-    fn smooth_and_project(&mut self, x: &Value, smooth: &str, project: &str) -> Value {
+    fn smooth_and_project(&self, x: &Value, smooth: &str, project: &str) -> Value {
         let dims = self.weight_dims(&format!("{smooth}.weight"));
         let out = self.weight_dims(&format!("{project}.weight"))[0];
         let (inner, rest) = (dims[0], dims[1..].iter().product());
@@ -126,7 +126,7 @@ impl<'w> Graph<'w> {
     }
 
     /// The bias of a layer after the projection of the next one, with that one's.
-    pub(super) fn projected_bias(&mut self, first: &str, second: &str) -> Value {
+    pub(super) fn projected_bias(&self, first: &str, second: &str) -> Value {
         let out = self.weight_dims(&format!("{second}.bias"))[0];
         let (from, to) = (first.to_owned(), second.to_owned());
         self.derived(&format!("{first}.projected_bias"), &[out], move |weights| {

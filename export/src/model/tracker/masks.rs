@@ -8,12 +8,12 @@ use crate::graph::{Dim, Element, Graph, Role, Value};
 impl<'w> Network<'_, 'w> {
     /// The IoU of each mask of `a` with each of `b`, and the areas of `a` before and after every pixel is given to one mask.
     pub(crate) fn mask_iou(&self) -> Graph<'w> {
-        let mut graph = self.new_graph("mask_iou");
+        let graph = self.new_graph("mask_iou");
         graph.as_role(Role::Exact, |g| self.add_mask_iou(g));
         graph
     }
 
-    fn add_mask_iou(&self, g: &mut Graph<'w>) {
+    fn add_mask_iou(&self, g: &Graph<'w>) {
         let side = 4 * self.grid();
         let [first, second] = [dim::FIRST, dim::SECOND].map(Dim::Named);
         let [a, b] = [(tensor::A, first), (tensor::B, second)]
@@ -49,7 +49,7 @@ impl<'w> Network<'_, 'w> {
 
     /// Masks in the detail of memories `[n, 1, 16P, 16P]`, and which of its pixels each has before and after every pixel is
     /// left to one mask `[n, 16P·16P]`, the first of equal logits: they decide whether an object keeps its mask.
-    pub(super) fn exclusive_pixels(&self, g: &mut Graph<'w>, masks: &Value) -> (Value, [Value; 2]) {
+    pub(super) fn exclusive_pixels(&self, g: &Graph<'w>, masks: &Value) -> (Value, [Value; 2]) {
         let (count, side, fine) = (masks.dims[0], 4 * self.grid(), MEMORY_PIXELS * self.grid());
         let map = g.reshape(masks, &[count, 1.into(), side.into(), side.into()]);
         let map = g.enlarge(&map, fine);
@@ -62,7 +62,7 @@ impl<'w> Network<'_, 'w> {
 }
 
 /// `true` where a mask of `[n, pixels]` has a pixel's largest logit, the first of equals.
-pub(super) fn wins_pixels(g: &mut Graph<'_>, flat: &Value) -> Value {
+pub(super) fn wins_pixels(g: &Graph<'_>, flat: &Value) -> Value {
     let size = g.size_of(flat, 0);
     let index = g.range(&size, flat.dims[0]);
     let index = g.cast(&index, Element::F32);
@@ -71,7 +71,7 @@ pub(super) fn wins_pixels(g: &mut Graph<'_>, flat: &Value) -> Value {
 }
 
 /// The number of pixels of each mask: `[n]`.
-pub(super) fn area_of(g: &mut Graph<'_>, pixels: &Value) -> Value {
+pub(super) fn area_of(g: &Graph<'_>, pixels: &Value) -> Value {
     let pixels = g.cast(pixels, Element::F32);
     let area = g.sum(&pixels, 1);
     g.reshape(&area, &[pixels.dims[0]])

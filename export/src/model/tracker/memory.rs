@@ -12,8 +12,8 @@ const MASK_BIAS: f32 = -10.0;
 impl<'w> Network<'_, 'w> {
     /// Features and masks → memories.
     pub(crate) fn memory_encoder(&self) -> Graph<'w> {
-        let mut graph = self.new_graph("memory_encoder");
-        let g = &mut graph;
+        let graph = self.new_graph("memory_encoder");
+        let g = &graph;
         let tracker = self.config();
         let (side, tokens) = (Dim::from(4 * self.grid()), Dim::from(self.grid() * self.grid()));
         let fine = Dim::from(MEMORY_PIXELS * self.grid());
@@ -46,7 +46,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// Masks of tracked objects in the detail of memories, `[B, 1, 16P, 16P]`: their probabilities, −10 to 10.
-    fn tracked_mask(&self, g: &mut Graph<'w>, masks: &Value, keep: &Value) -> Value {
+    fn tracked_mask(&self, g: &Graph<'w>, masks: &Value, keep: &Value) -> Value {
         let side = Dim::from(4 * self.grid());
         let keep = g.reshape(keep, &[OBJECTS, 1.into(), 1.into(), 1.into()]);
         g.scope("mask");
@@ -61,7 +61,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// Masks after the first convolution `[B, channels, 8P, 8P]`, and the frame's features → `[B, D, P, P]`.
-    pub(super) fn mixed_with_image(&self, g: &mut Graph<'w>, masks: &Value, pixel: &Value) -> Value {
+    pub(super) fn mixed_with_image(&self, g: &Graph<'w>, masks: &Value, pixel: &Value) -> Value {
         let name = self.of("memory_encoder.mask_downsampler");
         let mut x = masks.clone();
         for layer in 0..4 {
@@ -82,7 +82,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// One layer that mixes mask and image.
-    fn fused(&self, g: &mut Graph<'w>, x: &Value, layer: usize) -> Value {
+    fn fused(&self, g: &Graph<'w>, x: &Value, layer: usize) -> Value {
         let name = self.of(&format!("memory_encoder.memory_fuser.layers.{layer}"));
         g.scope(&name);
         let mixed = g.convolution(x, &format!("{name}.depthwise_conv"), 1, 3);

@@ -15,7 +15,7 @@ const KEPT_SHARE: f32 = 0.3;
 impl<'w> Network<'_, 'w> {
     /// Masks of all objects of a frame → their planes, and which of them are left.
     pub(crate) fn mux_planes(&self) -> Graph<'w> {
-        let mut graph = self.new_graph("mux_planes");
+        let graph = self.new_graph("mux_planes");
         graph.as_role(Role::Exact, |g| {
             let masks = self.masks_input(g);
             let (map, [inside, kept]) = self.exclusive_pixels(g, &masks);
@@ -51,7 +51,7 @@ impl<'w> Network<'_, 'w> {
 
     /// Masks of one state's objects that were given → their planes; each pixel is left to one object, at the side of the image.
     pub(crate) fn mux_planes_stored(&self) -> Graph<'w> {
-        let mut graph = self.new_graph("mux_planes_stored");
+        let graph = self.new_graph("mux_planes_stored");
         graph.as_role(Role::Exact, |g| {
             let (side, pixels) = (self.imgsz, Dim::from(self.imgsz * self.imgsz));
             let masks = self.masks_input(g);
@@ -67,13 +67,13 @@ impl<'w> Network<'_, 'w> {
         graph
     }
 
-    fn masks_input(&self, g: &mut Graph<'w>) -> Value {
+    fn masks_input(&self, g: &Graph<'w>) -> Value {
         let side = Dim::from(4 * self.grid());
         g.input(tensor::MASKS, Element::F32, &[OBJECTS, side, side])
     }
 
     /// Logits `[n, 1, h, w]` → probabilities between −1 and 1, `[n, 16P, 16P]`.
-    fn planes_output(&self, g: &mut Graph<'w>, map: &Value) {
+    fn planes_output(&self, g: &Graph<'w>, map: &Value) {
         let fine = MEMORY_PIXELS * self.grid();
         let soft = g.unary("Sigmoid", map);
         let doubled = g.scale(&soft, 2.0);
@@ -87,8 +87,8 @@ impl<'w> Network<'_, 'w> {
 
     /// The frame's features and planes → a memory of each bucket.
     pub(crate) fn mux_memory(&self) -> Graph<'w> {
-        let mut graph = self.new_graph("mux_memory");
-        let g = &mut graph;
+        let graph = self.new_graph("mux_memory");
+        let g = &graph;
         let (slots, width, fine) = (self.slots(), self.width(), MEMORY_PIXELS * self.grid());
         let tokens = self.grid() * self.grid();
         let pixel = self.pixel_input(g, tensor::MEMORY_PIXEL);
@@ -126,7 +126,7 @@ impl<'w> Network<'_, 'w> {
     /// The first convolution over planes `[B, slots, 16P, 16P]` and as many constant ones `[B, slots]`, which say whether an
     /// object was given: `[B, channels, 8P, 8P]`. A constant plane gives one number at each of four kinds of places: the
     /// corner, the first row, the first column and everywhere else.
-    fn first_convolution(&self, g: &mut Graph<'w>, planes: &Value, given: &Value) -> Value {
+    fn first_convolution(&self, g: &Graph<'w>, planes: &Value, given: &Value) -> Value {
         let (slots, half) = (self.slots(), MEMORY_PIXELS / 2 * self.grid());
         let name = self.of("memory_encoder.mask_downsampler.layers.0.conv");
         g.scope(&name);

@@ -18,8 +18,8 @@ const STABILITY: f32 = 0.98;
 impl<'w> Network<'_, 'w> {
     /// Masks → pointers of new objects.
     pub(crate) fn track_init(&self) -> Graph<'w> {
-        let mut graph = self.new_graph("track_init");
-        let g = &mut graph;
+        let graph = self.new_graph("track_init");
+        let g = &graph;
         let (exists, [_, seen], decoded) = self.decode_masks(g);
         let present = g.both("And", &exists, &seen);
         let token = self.first_token(g, &decoded);
@@ -34,8 +34,8 @@ impl<'w> Network<'_, 'w> {
     /// As [`track_init`](Self::track_init), with the decoder's own score; an object that the decoder does not see, and one
     /// without a mask, have their pointer projected once more, and both of them twice.
     pub(crate) fn mux_init(&self) -> Graph<'w> {
-        let mut graph = self.new_graph("mux_init");
-        let g = &mut graph;
+        let graph = self.new_graph("mux_init");
+        let g = &graph;
         let (exists, [score, seen], decoded) = self.decode_masks(g);
         let token = self.first_token(g, &decoded);
         let pointer = self.pointer(g, &token, &seen);
@@ -46,7 +46,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The masks that are not empty, `[B]`; the scores of their objects and those that are seen, `[B]`; and the decoder's output.
-    fn decode_masks(&self, g: &mut Graph<'w>) -> (Value, [Value; 2], Decoded) {
+    fn decode_masks(&self, g: &Graph<'w>) -> (Value, [Value; 2], Decoded) {
         let side = MEMORY_PIXELS * self.grid();
         let pixel = self.pixel_input(g, tensor::PIXEL);
         let masks = g.input(tensor::MASKS, Element::F32, &[OBJECTS, side.into(), side.into()]);
@@ -71,8 +71,8 @@ impl<'w> Network<'_, 'w> {
 
     /// Points, and maybe the mask so far → masks and pointers.
     pub(crate) fn track_points(&self) -> Graph<'w> {
-        let mut graph = self.new_graph(if self.is_sam3() { "track_points" } else { "mux_points" });
-        let g = &mut graph;
+        let graph = self.new_graph(if self.is_sam3() { "track_points" } else { "mux_points" });
+        let g = &graph;
         let side = Dim::from(PROMPT_PIXELS * self.grid());
         let pixel = self.pixel_input(g, tensor::PIXEL);
         let high_res = self.high_res_inputs(g);
@@ -119,7 +119,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// `true` where the area of `[B, 4P, 4P]` depends on the threshold: `[B]`.
-    fn is_unstable(&self, g: &mut Graph<'w>, logits: &Value) -> Value {
+    fn is_unstable(&self, g: &Graph<'w>, logits: &Value) -> Value {
         let pixels = (PROMPT_PIXELS * self.grid()).pow(2);
         let flat = g.reshape(logits, &[OBJECTS, pixels.into()]);
         g.as_role(Role::Exact, |g| {
@@ -140,7 +140,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// A mask prompt `[B, 1, 4P, 4P]` as features of the image: `[B, P·P, D]`.
-    fn embedded_mask(&self, g: &mut Graph<'w>, mask: &Value) -> Value {
+    fn embedded_mask(&self, g: &Graph<'w>, mask: &Value) -> Value {
         let name = self.of("prompt_encoder.mask_embed");
         g.scope(&name);
         let mut x = mask.clone();
@@ -153,19 +153,19 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The stand-in for a mask prompt, `[1, 1, D]`.
-    pub(super) fn no_mask(&self, g: &mut Graph<'w>) -> Value {
+    pub(super) fn no_mask(&self, g: &Graph<'w>) -> Value {
         let row = g.weight(&self.of("prompt_encoder.no_mask_embed.weight"));
         g.reshape(&row, &[1, 1, self.width()].map(Dim::from))
     }
 
     /// The decoder's own tokens, and two that are no points: `[1, 8, D]`.
-    pub(super) fn no_points(&self, g: &mut Graph<'w>) -> Value {
+    pub(super) fn no_points(&self, g: &Graph<'w>) -> Value {
         let none = self.of("prompt_encoder.not_a_point_embed.weight");
         self.token_rows(g, "tokens_without_points", &[&none, &none])
     }
 
     /// The decoder's own tokens, and more rows of the checkpoint: `[1, tokens, D]`.
-    fn token_rows(&self, g: &mut Graph<'w>, name: &str, more: &[&str]) -> Value {
+    fn token_rows(&self, g: &Graph<'w>, name: &str, more: &[&str]) -> Value {
         let own = ["obj_score_token", "iou_token", "mask_tokens"];
         let own = own.map(|token| self.of(&format!("mask_decoder.{token}.weight")));
         let names: Vec<String> = own.into_iter().chain(more.iter().map(|&name| name.to_owned())).collect();
@@ -177,7 +177,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The decoder's own tokens, those of the points, and one that is no point: `[B, tokens, D]`.
-    fn point_tokens(&self, g: &mut Graph<'w>, points: &Value, labels: &Value) -> Value {
+    fn point_tokens(&self, g: &Graph<'w>, points: &Value, labels: &Value) -> Value {
         let width = self.width();
         let count = points.dims[1];
         g.scope(self.of("prompt_encoder"));
@@ -202,7 +202,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// Points in pixels as random Fourier features: `[B, K, D]`.
-    fn encoded_points(&self, g: &mut Graph<'w>, points: &Value) -> Value {
+    fn encoded_points(&self, g: &Graph<'w>, points: &Value) -> Value {
         let (side, width) = (self.imgsz as f32, self.width());
         g.as_role(Role::Exact, |g| {
             let half = g.scalar(0.5);
@@ -219,7 +219,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The positions of the image's tokens in the decoder, which are constants of the checkpoint: `[1, P·P, D]`.
-    pub(super) fn pixel_positions(&self, g: &mut Graph<'w>) -> Value {
+    pub(super) fn pixel_positions(&self, g: &Graph<'w>) -> Value {
         let (grid, width) = (self.grid(), self.width());
         let own = self.of("shared_image_embedding.positional_embedding");
         // Meta's files have one matrix for points and pixels.
