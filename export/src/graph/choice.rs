@@ -11,8 +11,7 @@ impl Graph<'_> {
 
     /// `true` for each number above `limit`.
     pub(crate) fn is_above(&self, x: &Value, limit: f32) -> Value {
-        let limit = self.scalar(limit);
-        self.compare("Greater", x, &limit)
+        self.compare("Greater", x, &self.scalar(limit))
     }
 
     /// `And` or `Or`.
@@ -43,12 +42,9 @@ impl Graph<'_> {
     /// Not `ArgMax`: runtimes disagree about equal numbers (rten 0.27 takes the last).
     pub(crate) fn is_first_largest(&self, x: &Value, axis: usize, index: &Value) -> Value {
         const AFTER_ALL: f32 = 1e9;
-        let largest = self.reduce("ReduceMax", x, axis);
-        let equals = self.compare("Equal", x, &largest);
-        let after_all = self.scalar(AFTER_ALL);
-        let place = self.choose(&equals, index, &after_all);
-        let first = self.reduce("ReduceMin", &place, axis);
-        let is_first = self.compare("Equal", &place, &first);
+        let equals = self.compare("Equal", x, &self.reduce("ReduceMax", x, axis));
+        let place = self.choose(&equals, index, &self.scalar(AFTER_ALL));
+        let is_first = self.compare("Equal", &place, &self.reduce("ReduceMin", &place, axis));
         self.both("And", &equals, &is_first)
     }
 
@@ -58,10 +54,8 @@ impl Graph<'_> {
             return self.refuse(rows, format!("one hot: {:?}", rows.dims));
         };
         let index: Vec<f32> = (0..n).map(|i| i as f32).collect();
-        let index = self.constant("indices", &[1, n], &index);
-        let found = self.is_first_largest(rows, 1, &index);
-        let found = self.cast(&found, Element::F32);
-        self.reshape(&found, &[batch, 1.into(), n.into()])
+        let found = self.is_first_largest(rows, 1, &self.constant("indices", &[1, n], &index));
+        self.reshape(&self.cast(&found, Element::F32), &[batch, 1.into(), n.into()])
     }
 
     /// The size of an axis as an i64 vector of one.
@@ -136,16 +130,11 @@ impl Graph<'_> {
         };
         let [scale, bias] = [scale, bias].map(|v| self.reshape(v, &shape::fixed(&[1, channels, 1, 1])));
         self.as_role(Role::Norm, |g| {
-            let mean = g.reduce("ReduceMean", x, 1);
-            let centred = g.sub(x, &mean);
-            let squares = g.mul(&centred, &centred);
-            let variance = g.reduce("ReduceMean", &squares, 1);
-            let eps = g.scalar(eps);
-            let variance = g.add(&variance, &eps);
-            let deviation = g.unary("Sqrt", &variance);
-            let normed = g.div(&centred, &deviation);
-            let scaled = g.mul(&normed, &scale);
-            g.add(&scaled, &bias)
+            let centred = g.sub(x, &g.reduce("ReduceMean", x, 1));
+            let variance = g.reduce("ReduceMean", &g.mul(&centred, &centred), 1);
+            let variance = g.add(&variance, &g.scalar(eps));
+            let normed = g.div(&centred, &g.unary("Sqrt", &variance));
+            g.add(&g.mul(&normed, &scale), &bias)
         })
     }
 

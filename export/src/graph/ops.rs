@@ -37,8 +37,7 @@ impl Graph<'_> {
     }
 
     pub(crate) fn scale(&self, a: &Value, factor: f32) -> Value {
-        let factor = self.scalar(factor);
-        self.mul(a, &factor)
+        self.mul(a, &self.scalar(factor))
     }
 
     /// A one-operand operator that keeps the shape: `Relu`, `Sigmoid`, `Log`, `Sin`, `Abs`, …
@@ -312,10 +311,7 @@ impl Graph<'_> {
         let normed = self.node("InstanceNormalization", &[&flat, &ones, &zeros], attributes, x.element, dims);
         let normed = self.reshape(&normed, &x.dims);
         let [scale, bias] = affine.map(|v| self.reshape(v, &shape::fixed(&[1, c, 1, 1])));
-        self.as_role(Role::Norm, |g| {
-            let scaled = g.mul(&normed, &scale);
-            g.add(&scaled, &bias)
-        })
+        self.as_role(Role::Norm, |g| g.add(&g.mul(&normed, &scale), &bias))
     }
 
     /// ONNX Runtime's fused attention over `[batch, tokens, heads · head]`; values may have another width. `bias` [1 or batch, heads, queries, keys] is

@@ -56,41 +56,32 @@ impl Graph<'_> {
         let row = |n: usize| (0..n).map(|i| i as f32).collect::<Vec<_>>();
         // A box as large as the map has this many samples in a bin, and one more by rounding.
         let most = side / bins + 1;
-        let extent = self.sub(to, from);
-        let extent = self.clip(&extent, Some(1.0), None);
+        let extent = self.clip(&self.sub(to, from), Some(1.0), None);
         let bin = self.scale(&extent, 1.0 / bins as f32);
         // torchvision divides the box's extent by the bins and rounds up.
-        let samples = self.scalar(bins as f32);
-        let samples = self.div(&extent, &samples);
+        let samples = self.div(&extent, &self.scalar(bins as f32));
         let samples = self.unary("Ceil", &samples);
 
         let index = self.constant("sample_indices", &[1, most], &row(most));
         let counted = self.sub(&samples, &index);
         // 1 for every sample of the bin, divided by their number: the weights of a mean.
-        let counted = self.clip(&counted, Some(0.0), Some(1.0));
-        let share = self.div(&counted, &samples);
+        let share = self.div(&self.clip(&counted, Some(0.0), Some(1.0)), &samples);
         let share = self.reshape(&share, &[count, 1.into(), most.into(), 1.into()]);
 
-        let half = self.scalar(0.5);
-        let centre = self.add(&index, &half);
-        let within = self.div(&centre, &samples);
-        let within = self.mul(&within, &bin);
+        let centre = self.add(&index, &self.scalar(0.5));
+        let within = self.mul(&self.div(&centre, &samples), &bin);
         let within = self.reshape(&within, &[count, 1.into(), most.into(), 1.into()]);
-        let bin_index = self.constant("bin_indices", &[1, bins], &row(bins));
-        let start = self.mul(&bin, &bin_index);
+        let start = self.mul(&bin, &self.constant("bin_indices", &[1, bins], &row(bins)));
         let start = self.add(&start, from);
         let start = self.reshape(&start, &[count, bins.into(), 1.into(), 1.into()]);
         let place = self.add(&start, &within); // [box, bin, sample, 1]
 
         // Samples more than a pixel outside count as zero, samples nearer than that as the edge.
-        let inside = self.inside(&place, -1.0, side as f32);
-        let share = self.mul(&share, &inside);
+        let share = self.mul(&share, &self.inside(&place, -1.0, side as f32));
         let place = self.clip(&place, Some(0.0), Some((side - 1) as f32));
         let pixels = self.constant("pixel_indices", &[1, 1, 1, side], &row(side));
-        let distance = self.sub(&place, &pixels);
-        let distance = self.unary("Abs", &distance);
-        let one = self.scalar(1.0);
-        let near = self.sub(&one, &distance);
+        let distance = self.unary("Abs", &self.sub(&place, &pixels));
+        let near = self.sub(&self.scalar(1.0), &distance);
         let near = self.unary("Relu", &near);
         let weighted = self.mul(&near, &share); // [box, bin, sample, pixel]
         self.sum(&weighted, 2)
@@ -106,8 +97,7 @@ impl Graph<'_> {
         let below = self.sub(&low, x);
         let above = self.sub(x, &high);
         let [below, above] = [below, above].map(|excess| {
-            let excess = self.scale(&excess, STEEP);
-            let outside = self.clip(&excess, Some(0.0), Some(1.0));
+            let outside = self.clip(&self.scale(&excess, STEEP), Some(0.0), Some(1.0));
             self.sub(&one, &outside)
         });
         self.mul(&below, &above)

@@ -32,22 +32,17 @@ impl Graph<'_> {
         }
         let (levels, zero) = if floor.is_some() { (255.0, 0) } else { (127.0, 128) };
         let shifted = match floor {
-            Some(floor) if floor < 0.0 => {
-                let lift = self.scalar(-floor);
-                self.add(x, &lift)
-            }
+            Some(floor) if floor < 0.0 => self.add(x, &self.scalar(-floor)),
             _ => x.clone(),
         };
         let mut bounds = vec![self.reduce_rows("ReduceMax", &shifted), self.scalar(LEAST_PEAK)];
         if floor.is_none() {
-            let least = self.reduce_rows("ReduceMin", &shifted);
-            bounds.push(self.unary("Neg", &least));
+            bounds.push(self.unary("Neg", &self.reduce_rows("ReduceMin", &shifted)));
         }
         let dims = bounds[0].dims.clone();
         let bounds: Vec<&Value> = bounds.iter().collect();
         let peak = self.node("Max", &bounds, vec![], Element::F32, dims);
-        let full = self.scalar(levels);
-        let factor = self.div(&full, &peak);
+        let factor = self.div(&self.scalar(levels), &peak);
         let scaled = self.mul(&shifted, &factor);
         let (one, zero_point) = (self.scalar(1.0), self.scalar_u8(zero));
         let inputs = [&scaled, &one, &zero_point];
@@ -84,8 +79,7 @@ impl Graph<'_> {
     pub(crate) fn largest_output(&self, name: &str, x: &Value) {
         let magnitudes = self.unary("Abs", x);
         let largest = self.node("ReduceMax", &[&magnitudes], vec![int("keepdims", 0)], Element::F32, vec![]);
-        let largest = self.reshape(&largest, &[1.into()]);
-        self.output(name, &largest, &[1.into()]);
+        self.output(name, &self.reshape(&largest, &[1.into()]), &[1.into()]);
     }
 
     /// rows · weight; `codes` i8 `[K, N]` and `scales` f32 `[N]` are the weight's.

@@ -112,8 +112,7 @@ impl<'w> Plan<'w> {
             let windows = g.reshape(&patches, &[hidden, n, w, n, w].map(Dim::from));
             g.transpose(&windows, &[1, 3, 2, 4, 0])
         } else {
-            let raster = g.reshape(&patches, &[hidden, grid * grid].map(Dim::from));
-            g.transpose(&raster, &[1, 0])
+            g.transpose(&g.reshape(&patches, &[hidden, grid * grid].map(Dim::from)), &[1, 0])
         };
         let tokens = g.reshape(&tokens, &[grid * grid, hidden].map(Dim::from));
 
@@ -138,8 +137,7 @@ impl<'w> Plan<'w> {
         let name = format!("{VIT}.layers.{block}");
         g.scope(format!("{name}.attention"));
         let normed = g.norm_with(x, &format!("{name}.layer_norm1"), v.layer_norm_eps);
-        let mixed = self.block_attention(g, &normed, block, tables);
-        g.add(x, &mixed)
+        g.add(x, &self.block_attention(g, &normed, block, tables))
     }
 
     fn mlp_branch(&self, g: &Graph<'w>, x: &Value, block: usize) -> Value {
@@ -147,8 +145,7 @@ impl<'w> Plan<'w> {
         let name = format!("{VIT}.layers.{block}");
         g.scope(format!("{name}.mlp"));
         let normed = g.norm_with(x, &format!("{name}.layer_norm2"), v.layer_norm_eps);
-        let out = g.feed_forward(&normed, &format!("{name}.mlp"), &v.stack);
-        g.add(x, &out)
+        g.add(x, &g.feed_forward(&normed, &format!("{name}.mlp"), &v.stack))
     }
 
     /// Attention inside windows or over the whole grid; x `[P·P, hidden]` in token order.
@@ -204,8 +201,7 @@ impl<'w> Plan<'w> {
         g.block(Block::whole(Family::Neck));
         let map = if order.by_window() {
             let (n, w) = (grid / order.window, order.window);
-            let windows = g.reshape(x, &[n, n, w, w, hidden].map(Dim::from));
-            g.transpose(&windows, &[4, 0, 2, 1, 3])
+            g.transpose(&g.reshape(x, &[n, n, w, w, hidden].map(Dim::from)), &[4, 0, 2, 1, 3])
         } else {
             g.transpose(x, &[1, 0])
         };
@@ -223,14 +219,11 @@ impl<'w> Plan<'w> {
             let fine = g.convolution_transpose(map, &format!("{NECK}.0.scale_layers.0"));
             let fine = g.gelu(&fine, false);
             let fine = g.convolution_transpose(&fine, &format!("{NECK}.0.scale_layers.2"));
-            let fine = self.project(g, &fine, 0);
-            self.level_output(g, &fine, 0);
+            self.level_output(g, &self.project(g, &fine, 0), 0);
             let middle = g.convolution_transpose(map, &format!("{NECK}.1.scale_layers.0"));
-            let middle = self.project(g, &middle, 1);
-            self.level_output(g, &middle, 1);
+            self.level_output(g, &self.project(g, &middle, 1), 1);
         }
-        let coarse = self.project(g, map, 2);
-        self.level_output(g, &coarse, 2);
+        self.level_output(g, &self.project(g, map, 2), 2);
     }
 
     /// A level of the pyramid as an output; the last with the CLS token.
@@ -238,8 +231,7 @@ impl<'w> Plan<'w> {
         let (width, side) = (self.config().width, self.grid() << (2 - level));
         g.output(tensor::FPN[level], x, &[1, width, side, side].map(Dim::from));
         if level == 2 && self.prompting == Prompting::Official {
-            let cls = self.image_prompt(g, x);
-            g.output(tensor::IMAGE_PROMPT, &cls, &[1, 1, width].map(Dim::from));
+            g.output(tensor::IMAGE_PROMPT, &self.image_prompt(g, x), &[1, 1, width].map(Dim::from));
         }
     }
 
@@ -286,8 +278,7 @@ pub(super) fn partition(g: &Graph<'_>, x: &Value, order: TokenOrder, hidden: usi
     if padded > grid {
         x = g.pad_end(&x, &[padded - grid, padded - grid, 0]);
     }
-    let x = g.reshape(&x, &[n, w, n, w, hidden].map(Dim::from));
-    let x = g.transpose(&x, &[0, 2, 1, 3, 4]);
+    let x = g.transpose(&g.reshape(&x, &[n, w, n, w, hidden].map(Dim::from)), &[0, 2, 1, 3, 4]);
     g.reshape(&x, &[padded * padded, hidden].map(Dim::from))
 }
 
@@ -295,8 +286,7 @@ pub(super) fn partition(g: &Graph<'_>, x: &Value, order: TokenOrder, hidden: usi
 pub(super) fn unpartition(g: &Graph<'_>, x: &Value, order: TokenOrder, hidden: usize) -> Value {
     let (grid, w, padded) = (order.grid, order.window, order.padded());
     let n = padded / w;
-    let x = g.reshape(x, &[n, n, w, w, hidden].map(Dim::from));
-    let x = g.transpose(&x, &[0, 2, 1, 3, 4]);
+    let x = g.transpose(&g.reshape(x, &[n, n, w, w, hidden].map(Dim::from)), &[0, 2, 1, 3, 4]);
     let mut x = g.reshape(&x, &[padded, padded, hidden].map(Dim::from));
     if padded > grid {
         x = g.slice(&x, 0, 0, grid);

@@ -75,8 +75,7 @@ impl<'w> Plan<'w> {
             let normed = g.norm(&only_queries, &format!("{ROOT}.output_layer_norm"));
             let boxes = g.as_role(Role::Exact, |g| {
                 let delta = g.perceptron(&normed, &format!("{ROOT}.box_head"), 3);
-                let logits = g.add(&delta, &input.box_logits);
-                g.unary("Sigmoid", &logits)
+                g.unary("Sigmoid", &g.add(&delta, &input.box_logits))
             });
             layer += 1;
             if layer == layers {
@@ -109,18 +108,15 @@ impl<'w> Plan<'w> {
         let name = format!("{ROOT}.layers.{at}");
         let attention = format!("{name}.text_cross_attn");
         let mixed = g.attend_prompt(&attention, &input.prompt_queries, prompt, stack.heads);
-        let x = g.add(&input.hidden, &mixed);
-        let x = g.norm(&x, &format!("{attention}_layer_norm"));
+        let x = g.norm(&g.add(&input.hidden, &mixed), &format!("{attention}_layer_norm"));
 
         let attention = format!("{name}.vision_cross_attn");
         let placed = g.add(&x, &input.query_positions);
         let bias = Some(&input.bias);
-        let mixed = g.shared_attention((&attention, at), &placed, image, stack.heads, bias);
-        let x = g.add(&x, &mixed);
+        let x = g.add(&x, &g.shared_attention((&attention, at), &placed, image, stack.heads, bias));
         let x = g.norm(&x, &format!("{attention}_layer_norm"));
 
-        let out = g.feed_forward(&x, &format!("{name}.mlp"), stack);
-        let x = g.add(&x, &out);
+        let x = g.add(&x, &g.feed_forward(&x, &format!("{name}.mlp"), stack));
         g.norm(&x, &format!("{name}.mlp_layer_norm"))
     }
 
@@ -142,14 +138,12 @@ impl<'w> Plan<'w> {
         let query_positions = g.pad_start(&positions, 1);
 
         let by = self.axis_bias(g, boxes, "y");
-        let bx = self.axis_bias(g, boxes, "x");
-        let bias = self.join_bias(g, &by, &bx);
+        let bias = self.join_bias(g, &by, &self.axis_bias(g, boxes, "x"));
 
         g.scope(name.as_str());
         let placed = g.add(hidden, &query_positions);
         let attention = format!("{name}.self_attn");
-        let mixed = g.attention(&attention, [&placed, &placed, hidden], stack.heads);
-        let x = g.add(hidden, &mixed);
+        let x = g.add(hidden, &g.attention(&attention, [&placed, &placed, hidden], stack.heads));
         let hidden = g.norm(&x, &format!("{attention}_layer_norm"));
         let placed = g.add(&hidden, &query_positions);
         let prompt_queries = g.prompt_queries(&format!("{name}.text_cross_attn"), &placed, stack.heads);
@@ -171,24 +165,20 @@ impl<'w> Plan<'w> {
             let edges = g.concat(&[&low, &high], 2, 2);
             let edges = g.reshape(&edges, &[classes, queries, 1.into(), 2.into()]);
             let places: Vec<f32> = (0..grid).map(|i| (i as f64 / grid as f64) as f32).collect();
-            let places = g.constant("places", &[1, 1, grid, 1], &places);
-            let distance = g.sub(&places, &edges);
+            let distance = g.sub(&g.constant("places", &[1, 1, grid, 1], &places), &edges);
             let distance = g.scale(&distance, BIAS_UNITS as f32);
             // sign(d) · ln(|d| + 1) = ln(max(d, 0) + 1) − ln(max(−d, 0) + 1), exactly: one of the two is ln(1) = 0. `Sign` is
             // missing in ONNX Runtime's WebGPU provider, and runtimes disagree about the sign of zero.
             let one = g.scalar(1.0);
             let negated = g.scale(&distance, -1.0);
             let [above, below] = [distance, negated].map(|distance| {
-                let beyond = g.unary("Relu", &distance);
-                let shifted = g.add(&beyond, &one);
+                let shifted = g.add(&g.unary("Relu", &distance), &one);
                 g.unary("Log", &shifted)
             });
-            let log = g.sub(&above, &below);
-            g.scale(&log, (1.0 / BIAS_UNITS.ln()) as f32)
+            g.scale(&g.sub(&above, &below), (1.0 / BIAS_UNITS.ln()) as f32)
         });
         let bias = g.perceptron(&log, &format!("{ROOT}.box_rpb_embed_{axis}"), 2);
-        let bias = g.transpose(&bias, &[0, 3, 1, 2]);
-        g.pad_start(&bias, 2)
+        g.pad_start(&g.transpose(&bias, &[0, 3, 1, 2]), 2)
     }
 
     /// Biases along y and x → `[C, heads, 1 + Q, P·P]`.
@@ -306,18 +296,15 @@ fn first_axis_bias(weights: &Weights, axis: &str, heads: usize, grid: usize) -> 
 
 /// log(x / (1 − x)), with both clamped to at least ε.
 fn inverse_sigmoid(g: &Graph<'_>, x: &Value) -> Value {
-    let one = g.scalar(1.0);
-    let rest = g.sub(&one, x);
+    let rest = g.sub(&g.scalar(1.0), x);
     let [x, rest] = [x, &rest].map(|v| g.clip(v, Some(BOX_EPS as f32), None));
-    let ratio = g.div(&x, &rest);
-    g.unary("Log", &ratio)
+    g.unary("Log", &g.div(&x, &rest))
 }
 
 /// cxcywh → xyxy along the last axis.
 fn corners(g: &Graph<'_>, boxes: &Value) -> Value {
     let centre = g.slice(boxes, 2, 0, 2);
-    let size = g.slice(boxes, 2, 2, 4);
-    let half = g.scale(&size, 0.5);
+    let half = g.scale(&g.slice(boxes, 2, 2, 4), 0.5);
     let low = g.sub(&centre, &half);
     let high = g.add(&centre, &half);
     g.concat(&[&low, &high], 2, Dim::Fixed(4))

@@ -27,14 +27,12 @@ impl<'w> Plan<'w> {
             let normed = g.norm(&x, &format!("{layer}.layer_norm1"));
             let placed = g.add(&normed, positions);
             let attention = format!("{layer}.self_attn");
-            let mixed = g.attention(&attention, [&placed, &placed, &normed], stack.heads);
-            x = g.add(&x, &mixed);
+            x = g.add(&x, &g.attention(&attention, [&placed, &placed, &normed], stack.heads));
             let normed = g.norm(&x, &format!("{layer}.layer_norm2"));
             let mixed = g.prompt_attention(&format!("{layer}.cross_attn"), &normed, prompt, stack.heads);
             x = g.add(&x, &mixed);
             let normed = g.norm(&x, &format!("{layer}.layer_norm3"));
-            let out = g.feed_forward(&normed, &format!("{layer}.mlp"), stack);
-            x = g.add(&x, &out);
+            x = g.add(&x, &g.feed_forward(&normed, &format!("{layer}.mlp"), stack));
         }
         g.write_linear_as(LinearForm::Float);
         x

@@ -31,10 +31,8 @@ impl<'w> Plan<'w> {
         let direct = g.as_role(Role::Exact, |g| g.linear(&boxes, &format!("{ROOT}.boxes_direct_project")));
         let pooled = self.pooled_boxes(g, &features, &boxes);
         let placed = self.placed_boxes(g, &boxes);
-        let table = g.weight(&format!("{ROOT}.label_embed.weight"));
-        let label = g.gather_rows(&table, &labels);
-        let sum = g.add(&direct, &pooled);
-        let sum = g.add(&sum, &placed);
+        let label = g.gather_rows(&g.weight(&format!("{ROOT}.label_embed.weight")), &labels);
+        let sum = g.add(&g.add(&direct, &pooled), &placed);
         let embedded = g.add(&sum, &label);
 
         let cls = g.weight(&format!("{ROOT}.cls_embed.weight"));
@@ -48,8 +46,7 @@ impl<'w> Plan<'w> {
             g.scope(layer.as_str());
             let normed = g.norm(&x, &format!("{layer}.layer_norm1"));
             let heads = self.config().geometry.heads;
-            let mixed = g.attention(&format!("{layer}.self_attn"), [&normed; 3], heads);
-            x = g.add(&x, &mixed);
+            x = g.add(&x, &g.attention(&format!("{layer}.self_attn"), [&normed; 3], heads));
             x = self.image_attention(g, &x, i, &image);
         }
         let out = g.norm(&x, &format!("{ROOT}.output_layer_norm"));
@@ -81,8 +78,7 @@ impl<'w> Plan<'w> {
             if i > 0 {
                 let normed = g.norm(&x, &format!("{layer}.layer_norm1"));
                 let mixed = g.linear(&normed, &format!("{layer}.self_attn.v_proj"));
-                let mixed = g.linear(&mixed, &format!("{layer}.self_attn.o_proj"));
-                x = g.add(&x, &mixed);
+                x = g.add(&x, &g.linear(&mixed, &format!("{layer}.self_attn.o_proj")));
             }
             x = self.image_attention(g, &x, i, &image);
         }
@@ -91,8 +87,7 @@ impl<'w> Plan<'w> {
 
     fn image_tokens(&self, g: &Graph<'w>, features: &Value) -> SharedTokens {
         let values = g.tokens_of(features);
-        let positions = g.image_positions(self);
-        let keys = g.add(&values, &positions);
+        let keys = g.add(&values, &g.image_positions(self));
         let layers = 0..self.config().geometry.layers;
         let attentions: Vec<String> = layers.map(|i| format!("{ROOT}.layers.{i}.cross_attn")).collect();
         SharedTokens::new(g, keys, values, &attentions)
@@ -104,11 +99,9 @@ impl<'w> Plan<'w> {
         let layer = format!("{ROOT}.layers.{at}");
         let normed = g.norm(x, &format!("{layer}.layer_norm2"));
         let name = format!("{layer}.cross_attn");
-        let mixed = g.shared_attention((&name, at), &normed, image, stack.heads, None);
-        let x = g.add(x, &mixed);
+        let x = g.add(x, &g.shared_attention((&name, at), &normed, image, stack.heads, None));
         let normed = g.norm(&x, &format!("{layer}.layer_norm3"));
-        let out = g.feed_forward(&normed, &format!("{layer}.mlp"), stack);
-        g.add(&x, &out)
+        g.add(&x, &g.feed_forward(&normed, &format!("{layer}.mlp"), stack))
     }
 
     /// The features in the boxes, pooled and projected: `[N, D]`.

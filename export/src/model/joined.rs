@@ -88,8 +88,7 @@ impl<'w> Graph<'w> {
             None => [(&shared.keys, "k_proj"), (&shared.values, "v_proj")]
                 .map(|(x, part)| self.linear(x, &format!("{name}.{part}"))),
         };
-        let mixed = self.attend([&q, &k, &v], heads, bias);
-        self.linear(&mixed, &format!("{name}.o_proj"))
+        self.linear(&self.attend([&q, &k, &v], heads, bias), &format!("{name}.o_proj"))
     }
 }
 

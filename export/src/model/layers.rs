@@ -95,21 +95,16 @@ impl<'w> Graph<'w> {
             Activation::GeluTanh => self.gelu(x, true),
             Activation::Relu => self.unary("Relu", x),
             Activation::QuickGelu => {
-                let scaled = self.scale(x, 1.702);
-                let gate = self.unary("Sigmoid", &scaled);
+                let gate = self.unary("Sigmoid", &self.scale(x, 1.702));
                 self.mul(x, &gate)
             }
-            Activation::Silu => {
-                let gate = self.unary("Sigmoid", x);
-                self.mul(x, &gate)
-            }
+            Activation::Silu => self.mul(x, &self.unary("Sigmoid", x)),
         }
     }
 
     /// `fc1` → activation → `fc2`.
     pub(crate) fn feed_forward(&self, x: &Value, name: &str, stack: &Stack) -> Value {
-        let hidden = self.linear(x, &format!("{name}.fc1"));
-        let hidden = self.activation(&hidden, stack.activation);
+        let hidden = self.activation(&self.linear(x, &format!("{name}.fc1")), stack.activation);
         let last =
             LinearLayer { floor: Some(stack.activation.floor()), ..LinearLayer::new(&format!("{name}.fc2")) };
         self.linear_layer(&hidden, &last)
@@ -135,8 +130,7 @@ impl<'w> Graph<'w> {
         let &[batch, channels, Dim::Fixed(h), Dim::Fixed(w)] = map.dims.as_slice() else {
             return map.clone();
         };
-        let flat = self.reshape(map, &[batch, channels, (h * w).into()]);
-        self.transpose(&flat, &[0, 2, 1])
+        self.transpose(&self.reshape(map, &[batch, channels, (h * w).into()]), &[0, 2, 1])
     }
 
     /// `[batch, tokens, heads · head]` → `[batch, heads, tokens, head]`.
@@ -152,8 +146,7 @@ impl<'w> Graph<'w> {
         let mixed = self.as_role(Role::Attention, |g| {
             let scores = g.matmul(q, &keys);
             let scores = bias.map_or(scores.clone(), |bias| g.add(&scores, bias));
-            let attention = g.softmax(&scores);
-            g.matmul(&attention, v)
+            g.matmul(&g.softmax(&scores), v)
         });
         let joined = self.transpose(&mixed, &[0, 2, 1, 3]);
         let [batch, tokens, heads, head] = [0, 1, 2, 3].map(|i| joined.dims[i]);
@@ -178,22 +171,19 @@ impl<'w> Graph<'w> {
     /// A module's attention with its four projections.
     pub(crate) fn attention(&self, name: &str, qkv: [&Value; 3], heads: usize) -> Value {
         let [q, k, v] = self.projections(name, qkv, heads);
-        let mixed = self.attend([&q, &k, &v], heads, None);
-        self.linear(&mixed, &format!("{name}.o_proj"))
+        self.linear(&self.attend([&q, &k, &v], heads, None), &format!("{name}.o_proj"))
     }
 
     /// Attention of queries to the prompt of a class. A prompt is short, so basic operators are enough; queries that all
     /// classes share, `[1, tokens, width]`, stay shared.
     pub(crate) fn prompt_attention(&self, name: &str, q: &Value, prompt: &Prompt, heads: usize) -> Value {
-        let q = self.prompt_queries(name, q, heads);
-        self.attend_prompt(name, &q, prompt, heads)
+        self.attend_prompt(name, &self.prompt_queries(name, q, heads), prompt, heads)
     }
 
     /// Queries for [`attend_prompt`](Self::attend_prompt): projected, scaled and split.
     pub(crate) fn prompt_queries(&self, name: &str, x: &Value, heads: usize) -> Value {
         let layer = LinearLayer::new(&format!("{name}.q_proj")).scaled_for(self, heads);
-        let q = self.linear_layer(x, &layer);
-        self.split_heads(&q, heads)
+        self.split_heads(&self.linear_layer(x, &layer), heads)
     }
 
     /// As [`prompt_attention`](Self::prompt_attention), with the queries of [`prompt_queries`](Self::prompt_queries).
@@ -221,8 +211,7 @@ impl<'w> Graph<'w> {
     pub(crate) fn padding(&self, mask: &Value) -> [Value; 2] {
         let valid = self.cast(mask, Element::F32);
         let bias = self.as_role(Role::Attention, |g| {
-            let one = g.scalar(1.0);
-            let absent = g.sub(&valid, &one);
+            let absent = g.sub(&valid, &g.scalar(1.0));
             g.scale(&absent, 1e4)
         });
         let bias = self.reshape(&bias, &[mask.dims[0], 1.into(), 1.into(), mask.dims[1]]);

@@ -28,8 +28,7 @@ impl<'w> Plan<'w> {
         let normed = g.norm(&encoded, &format!("{ROOT}.prompt_cross_attn_norm"));
         let heads = self.config().mask_heads;
         let mixed = g.prompt_attention(&format!("{ROOT}.prompt_cross_attn"), &normed, &prompt, heads);
-        let encoded = g.add(&encoded, &mixed);
-        let mut pixels = self.map_of(g, &encoded);
+        let mut pixels = self.map_of(g, &g.add(&encoded, &mixed));
         for (stage, level) in [middle, fine].iter().enumerate() {
             pixels = self.pixel_stage(g, &pixels, level, stage);
         }
@@ -39,8 +38,7 @@ impl<'w> Plan<'w> {
 
         g.scope(format!("{ROOT}.mask_embedder"));
         let layers = (0..3).map(|i| format!("{ROOT}.mask_embedder.layers.{i}"));
-        let embedded = g.layers_in_turn(&queries, layers);
-        let masks = self.instance_masks(g, &embedded, &pixels);
+        let masks = self.instance_masks(g, &g.layers_in_turn(&queries, layers), &pixels);
         let side: Dim = (4 * grid).into();
         g.output(tensor::MASKS, &masks, &[1.into(), kept, side, side]);
         g.output(tensor::SEMANTIC, &semantic, &[1.into(), 1.into(), side, side]);
@@ -51,12 +49,10 @@ impl<'w> Plan<'w> {
     fn pixel_stage(&self, g: &Graph<'w>, pixels: &Value, level: &Value, stage: usize) -> Value {
         let root = format!("{ROOT}.pixel_decoder");
         g.scope(format!("{root}.{stage}"));
-        let x = g.upsample2(pixels);
-        let x = g.add(&x, level);
+        let x = g.add(&g.upsample2(pixels), level);
         let x = g.convolution(&x, &format!("{root}.conv_layers.{stage}"), 1, 1);
         let [scale, shift] = g.weight_and_bias(&format!("{root}.norms.{stage}"));
-        let x = g.group_norm(&x, GROUPS, [&scale, &shift], NORM_EPS as f32);
-        g.unary("Relu", &x)
+        g.unary("Relu", &g.group_norm(&x, GROUPS, [&scale, &shift], NORM_EPS as f32))
     }
 
     /// ⟨e, W·p + b⟩ for every query e and pixel p, computed as ⟨Wᵀe, p⟩ + ⟨e, b⟩: this projects a few queries instead of
@@ -70,8 +66,7 @@ impl<'w> Plan<'w> {
         let projected = g.matmul(embedded, &weight);
         let offset = g.matmul(embedded, &bias);
         let flat = g.reshape(pixels, &[1, width, side * side].map(Dim::from));
-        let masks = g.matmul(&projected, &flat);
-        let masks = g.add(&masks, &offset);
+        let masks = g.add(&g.matmul(&projected, &flat), &offset);
         g.reshape(&masks, &[1.into(), embedded.dims[1], side.into(), side.into()])
     }
 }

@@ -77,8 +77,7 @@ impl<'w> Plan<'w> {
         let out = g.linear(&out, &format!("{layer}.conv_feed_forward.mlp.fc2"));
         let key = format!("{layer}.layer_scale");
         let scale = g.derived(&format!("{key}.flat"), &[hidden], move |weights| weights.read(&key));
-        let out = g.mul(&out, &scale);
-        let sum = g.add(&x, &out);
+        let sum = g.add(&x, &g.mul(&out, &scale));
         g.reshape(&sum, &[Dim::Named(dim::CLASSES), length.into(), hidden.into()])
     }
 
@@ -98,8 +97,7 @@ impl<'w> Plan<'w> {
         let columns = g.transpose(x, &[0, 2, 1]);
         let columns = g.reshape(&columns, &[classes, hidden.into(), 1.into(), length.into()]);
         let mixed = g.conv_rows(&columns, &weight, &bias);
-        let mixed = g.reshape(&mixed, &[classes, hidden.into(), length.into()]);
-        g.transpose(&mixed, &[0, 2, 1])
+        g.transpose(&g.reshape(&mixed, &[classes, hidden.into(), length.into()]), &[0, 2, 1])
     }
 }
 

@@ -12,8 +12,7 @@ impl<'w> Graph<'w> {
     pub(super) fn quantized_linear(&self, x: &Value, layer: &LinearLayer) -> Value {
         let (codes, scales) = self.codes(layer, None);
         let columns = self.weight_dims(&format!("{}.weight", layer.name))[1];
-        let quantized = self.quantize_rows(x, layer.floor);
-        let product = self.integer_matmul(&quantized, &codes, &scales);
+        let product = self.integer_matmul(&self.quantize_rows(x, layer.floor), &codes, &scales);
 
         let bias = match layer.floor {
             Some(floor) if floor < 0.0 => self.lowered_bias(layer, columns, floor),
@@ -25,10 +24,8 @@ impl<'w> Graph<'w> {
     /// x · Wᵀ + b with the rows of W as 8-bit codes, in standard operators.
     pub(super) fn linear_of_codes(&self, x: &Value, layer: &LinearLayer) -> Value {
         let (codes, scales) = self.codes(layer, None);
-        let weight = self.dequantize(&codes, &scales);
-        let product = self.matmul(x, &weight);
-        let bias = self.linear_bias(layer);
-        self.add(&product, &bias)
+        let product = self.matmul(x, &self.dequantize(&codes, &scales));
+        self.add(&product, &self.linear_bias(layer))
     }
 
     /// The transposed weight as codes `[K, N]`, and the scale of each output, `[N]`: those of a format with scales of its own,
@@ -68,8 +65,7 @@ impl<'w> Graph<'w> {
         let Some(range) = self.range_of(&layer.name) else { return x.clone() };
         let product = self.as_role(Role::Quantized, |g| {
             let x = g.round_to_codes(x, format.scale_of(range), format);
-            let weight = g.dequantize(&codes, &scales);
-            g.matmul(&x, &weight)
+            g.matmul(&x, &g.dequantize(&codes, &scales))
         });
         self.as_role(Role::Product, |g| g.add(&product, &bias))
     }

@@ -24,8 +24,7 @@ impl<'w> Plan<'w> {
         let valid = g.reshape(&prompt.valid, &[classes, 1.into(), tokens]);
         let mean = g.as_role(Role::Exact, |g| {
             let total = g.matmul(&valid, &hidden);
-            let count = g.sum(&valid, 2);
-            let count = g.clip(&count, Some(1.0), None);
+            let count = g.clip(&g.sum(&valid, 2), Some(1.0), None);
             g.div(&total, &count)
         });
 
@@ -33,8 +32,7 @@ impl<'w> Plan<'w> {
         let queries = g.linear(queries, &format!("{ROOT}.query_proj"));
         let mean = g.transpose(&mean, &[0, 2, 1]);
         let logits = g.as_role(Role::Exact, |g| {
-            let logits = g.matmul(&queries, &mean);
-            let logits = g.scale(&logits, 1.0 / (width as f32).sqrt());
+            let logits = g.scale(&g.matmul(&queries, &mean), 1.0 / (width as f32).sqrt());
             g.clip(&logits, Some(-MAX_LOGIT), Some(MAX_LOGIT))
         });
         let dims: [Dim; 2] = [logits.dims[0], logits.dims[1]];

@@ -54,8 +54,7 @@ impl<'w> Plan<'w> {
             g.scope(name.as_str());
             let x = g.convolution(stage, &format!("{name}.proj"), 1, 0);
             let x = g.resize_linear(&x, self.grid() << (2 - level));
-            let x = g.convolution(&x, &format!("{name}.refine"), 1, 1);
-            self.level_output(g, &x, level);
+            self.level_output(g, &g.convolution(&x, &format!("{name}.refine"), 1, 1), level);
         }
     }
 
@@ -65,8 +64,7 @@ impl<'w> Plan<'w> {
         let shape = g.weight_dims(&format!("{HEAD}.0.weight"));
         let first = Conv::of_pixels(format!("{HEAD}.0"), format!("{HEAD}.1"), [shape[1], shape[0]]);
         let x = folded_conv(g, x, &first, BATCH_NORM_EPS);
-        let x = g.gelu(&x, false);
-        let x = g.convolution(&x, &format!("{HEAD}.3"), 1, 1);
+        let x = g.convolution(&g.gelu(&x, false), &format!("{HEAD}.3"), 1, 1);
         g.resize_linear(&x, self.grid())
     }
 
@@ -88,19 +86,13 @@ impl<'w> Plan<'w> {
             Layer::Activate(Nonlinearity::Gelu) => g.gelu(x, false),
             Layer::Activate(Nonlinearity::GeluTanh) => g.gelu(x, true),
             Layer::Activate(Nonlinearity::HardSwish) => g.unary("HardSwish", x),
-            Layer::Residual(layers) => {
-                let branch = self.steps(g, student, layers, x);
-                g.add(x, &branch)
-            }
+            Layer::Residual(layers) => g.add(x, &self.steps(g, student, layers, x)),
             Layer::RepMixer { name, width } => rep_mixer(g, x, name, *width, eps),
             Layer::Gate { name, .. } => {
                 g.scope(name.as_str());
-                let means = g.channel_means(x);
-                let hidden = g.convolution(&means, &format!("{name}.fc1"), 1, 0);
-                let hidden = g.unary("Relu", &hidden);
-                let gate = g.convolution(&hidden, &format!("{name}.fc2"), 1, 0);
-                let gate = g.unary("Sigmoid", &gate);
-                g.mul(x, &gate)
+                let hidden = g.convolution(&g.channel_means(x), &format!("{name}.fc1"), 1, 0);
+                let gate = g.convolution(&g.unary("Relu", &hidden), &format!("{name}.fc2"), 1, 0);
+                g.mul(x, &g.unary("Sigmoid", &gate))
             }
             Layer::Windows { name, width, heads, window } => {
                 self.windows(g, x, name, [*width, *heads, *window])
@@ -109,8 +101,7 @@ impl<'w> Plan<'w> {
                 g.scope(name.as_str());
                 let (tokens, side) = to_tokens(g, x, *width);
                 let normed = g.norm(&tokens, &format!("{name}.norm"));
-                let hidden = g.linear(&normed, &format!("{name}.fc1"));
-                let hidden = g.gelu(&hidden, false);
+                let hidden = g.gelu(&g.linear(&normed, &format!("{name}.fc1")), false);
                 let out = g.linear(&hidden, &format!("{name}.fc2"));
                 to_map(g, &out, *width, side)
             }
@@ -171,14 +162,12 @@ fn to_tokens(g: &Graph<'_>, x: &Value, width: usize) -> (Value, usize) {
         Dim::Fixed(side) => side,
         Dim::Named(_) => 0,
     };
-    let rows = g.reshape(x, &[width, side * side].map(Dim::from));
-    (g.transpose(&rows, &[1, 0]), side)
+    (g.transpose(&g.reshape(x, &[width, side * side].map(Dim::from)), &[1, 0]), side)
 }
 
 /// `[side · side, width]` → `[1, width, side, side]`.
 fn to_map(g: &Graph<'_>, x: &Value, width: usize, side: usize) -> Value {
-    let rows = g.transpose(x, &[1, 0]);
-    g.reshape(&rows, &[1, width, side, side].map(Dim::from))
+    g.reshape(&g.transpose(x, &[1, 0]), &[1, width, side, side].map(Dim::from))
 }
 
 /// A convolution with its batch norm folded in.
@@ -246,8 +235,7 @@ fn linear_attention<'w>(g: &Graph<'w>, x: &Value, name: &str, width: usize, head
     let near = g.conv(x, &weight, None, 1, 0);
     let weight = g.weight(&format!("{name}.aggreg.0.0.weight"));
     let far = g.conv(&near, &weight, None, 1, 2);
-    let weight = g.weight(&format!("{name}.aggreg.0.1.weight"));
-    let far = g.conv(&far, &weight, None, 1, 0);
+    let far = g.conv(&far, &g.weight(&format!("{name}.aggreg.0.1.weight")), None, 1, 0);
     let both = g.concat(&[&near, &far], 1, 6 * width);
     // Channels are grouped by heads, each with its queries, keys and values.
     let both = g.reshape(&both, &[2 * heads, 3 * head, pixels].map(Dim::from));
@@ -259,8 +247,7 @@ fn linear_attention<'w>(g: &Graph<'w>, x: &Value, name: &str, width: usize, head
         let sums = g.sum(&keys, 1); // [2 · heads, 1, head]
         let mixed = g.matmul(&products, &q);
         let total = g.matmul(&sums, &q);
-        let least = g.scalar(LINEAR_ATTENTION_EPS);
-        let total = g.add(&total, &least);
+        let total = g.add(&total, &g.scalar(LINEAR_ATTENTION_EPS));
         g.div(&mixed, &total)
     });
     let mixed = g.reshape(&mixed, &[1.into(), (2 * width).into(), side, side]);

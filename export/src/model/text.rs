@@ -55,11 +55,9 @@ impl<'w> Plan<'w> {
         let normed = g.norm_with(x, &format!("{name}.layer_norm1"), t.layer_norm_eps);
         let attention = format!("{name}.self_attn");
         let mixed = g.explicit_self_attention(&attention, &normed, t.stack.heads, bias);
-        let mixed = g.linear(&mixed, &format!("{attention}.out_proj"));
-        let x = g.add(x, &mixed);
+        let x = g.add(x, &g.linear(&mixed, &format!("{attention}.out_proj")));
         let normed = g.norm_with(&x, &format!("{name}.layer_norm2"), t.layer_norm_eps);
-        let out = g.feed_forward(&normed, &format!("{name}.mlp"), &t.stack);
-        g.add(&x, &out)
+        g.add(&x, &g.feed_forward(&normed, &format!("{name}.mlp"), &t.stack))
     }
 
     /// The hidden states of the last layer → the output, in the detector's width.

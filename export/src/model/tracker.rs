@@ -125,8 +125,7 @@ impl Graph<'_> {
     /// Written as a product: OpenVINO 2026.4 adds one map to the results of a convolution for several objects in place, which
     /// fails.
     fn pixel_projection(&self, x: &Value, name: &str) -> Value {
-        let tokens = self.tokens_of(x);
-        self.linear(&tokens, name)
+        self.linear(&self.tokens_of(x), name)
     }
 
     /// A norm over the channels of a map, of the checkpoint.

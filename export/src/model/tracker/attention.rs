@@ -63,14 +63,12 @@ impl<'w> Network<'_, 'w> {
         let time = g.reshape(&time, &[OBJECTS, many, 1.into(), memory.into()]);
         let place = image_positions(self.grid(), memory);
         let place = g.constant("memory_positions", &[1, 1, tokens, memory], &place);
-        let position = g.add(&time, &place);
-        let keys = g.add(&chosen, &position);
+        let keys = g.add(&chosen, &g.add(&time, &place));
 
         // A pointer is several tokens as wide as a memory.
         let parts = width / memory;
         let split = g.reshape(&pointer, &[OBJECTS, pointers, parts.into(), memory.into()]);
-        let position = self.pointer_positions(g, &offsets);
-        let positioned = g.add(&split, &position);
+        let positioned = g.add(&split, &self.pointer_positions(g, &offsets));
         let pointer_tokens = Dim::Named(dim::POINTER_TOKENS);
         let [split, pointer_keys] = [&split, &positioned].map(|x| g.join_axes(x, 1, pointer_tokens));
         let flat = g.join_axes(&chosen, 1, Dim::Named(dim::MEMORY_TOKENS));
@@ -90,8 +88,7 @@ impl<'w> Network<'_, 'w> {
             let frequencies = g.constant("pointer_frequencies", &[1, 1, half], &periods);
             let angles = g.mul(&offsets, &frequencies);
             let waves = ["Sin", "Cos"].map(|wave| g.unary(wave, &angles));
-            let waves = g.concat(&[&waves[0], &waves[1]], 2, 2 * half);
-            g.linear_layer(&waves, &layer)
+            g.linear_layer(&g.concat(&[&waves[0], &waves[1]], 2, 2 * half), &layer)
         });
         g.reshape(&encoded, &[objects, pointers, 1.into(), encoded.dims[2]])
     }
@@ -130,8 +127,7 @@ impl<'w> Network<'_, 'w> {
             }
             _ => {
                 let values = g.linear(&normed, &format!("{name}.v_proj"));
-                let mixed = self.mix(g, &query, &key, &values);
-                g.linear(&mixed, &format!("{name}.o_proj"))
+                g.linear(&self.mix(g, &query, &key, &values), &format!("{name}.o_proj"))
             }
         };
         g.add(x, &mixed)
@@ -151,8 +147,7 @@ impl<'w> Network<'_, 'w> {
         let normed = g.norm(x, &format!("{layer}.layer_norm2"));
         let query = self.rotated_queries(g, &name, &normed, tables);
         let project = self.rotary_layer(&format!("{name}.k_proj"));
-        let keys = g.linear_layer(&memories.keys, &project);
-        let keys = self.rotated(g, &keys, tables);
+        let keys = self.rotated(g, &g.linear_layer(&memories.keys, &project), tables);
         let keys = g.join_axes(&keys, 1, Dim::Named(dim::MEMORY_TOKENS));
         // Pointers have no place in the image, so their keys are not rotated.
         let pointer_keys = g.linear_layer(&memories.pointer_keys, &project);
@@ -168,17 +163,14 @@ impl<'w> Network<'_, 'w> {
         let activation = if self.is_sam3() { Activation::Relu } else { Activation::Gelu };
         g.scope(format!("{name}.mlp"));
         let normed = g.norm(x, &format!("{name}.layer_norm3"));
-        let hidden = g.linear(&normed, &format!("{name}.linear1"));
-        let hidden = g.activation(&hidden, activation);
+        let hidden = g.activation(&g.linear(&normed, &format!("{name}.linear1")), activation);
         let last =
             LinearLayer { floor: Some(activation.floor()), ..LinearLayer::new(&format!("{name}.linear2")) };
-        let out = g.linear_layer(&hidden, &last);
-        g.add(x, &out)
+        g.add(x, &g.linear_layer(&hidden, &last))
     }
 
     fn rotated_queries(&self, g: &Graph<'w>, name: &str, x: &Value, tables: &[Value; 2]) -> Value {
-        let query = self.queries(g, name, x);
-        self.rotated(g, &query, tables)
+        self.rotated(g, &self.queries(g, name, x), tables)
     }
 
     /// Projected queries, in the order of [`rotary_row`].

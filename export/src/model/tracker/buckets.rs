@@ -41,10 +41,8 @@ impl<'w> Network<'_, 'w> {
         let high_res = self.high_res_inputs(g);
         let valid = g.input(tensor::VALID, Element::Bool, &[BUCKETS, self.slots().into()]);
         let objects = g.input(tensor::OBJECTS, Element::I64, &[OBJECTS]);
-        let prompt = self.slot_tokens(g, &valid);
-        let decoded = self.decode_objects(g, &image, &prompt);
-        let upscaled = self.upscaled(g, &decoded, &high_res);
-        self.slot_outputs(g, &decoded, &upscaled, &objects);
+        let decoded = self.decode_objects(g, &image, &self.slot_tokens(g, &valid));
+        self.slot_outputs(g, &decoded, &self.upscaled(g, &decoded, &high_res), &objects);
         graph
     }
 
@@ -103,8 +101,7 @@ impl<'w> Network<'_, 'w> {
             Ok(in_order(&weights.read(&name)?))
         });
         let time = g.gather_rows(&table, &times);
-        let time = g.reshape(&time, &[BUCKETS, many, 1.into(), width.into()]);
-        let positions = g.add(&time, &place);
+        let positions = g.add(&g.reshape(&time, &[BUCKETS, many, 1.into(), width.into()]), &place);
         let pointer_positions = self.pointer_positions(g, &offsets);
 
         let of_memories = g.join_axes(&maps, 1, Dim::Named(dim::MEMORY_TOKENS));
@@ -125,36 +122,29 @@ impl<'w> Network<'_, 'w> {
         let layer = self.of(&format!("memory_attention.layers.{layer}"));
         let [name, image_name] = ["cross_attn", "image_cross_attn"].map(|part| format!("{layer}.{part}"));
         g.scope(&name);
-        let normed = g.norm(x, &format!("{layer}.layer_norm2"));
-        let query = self.queries(g, &name, &normed);
+        let query = self.queries(g, &name, &g.norm(x, &format!("{layer}.layer_norm2")));
         let scale = LinearLayer::queries_of(g, &name, self.config().heads).scale;
         let of_image = if scale == 1.0 { of_image.clone() } else { g.scale(of_image, scale) };
-        let query = g.add(&query, &of_image);
-        let query = self.rotated(g, &query, tables);
+        let query = self.rotated(g, &g.add(&query, &of_image), tables);
 
         let image_layer = self.rotary_layer(&format!("{image_name}.k_proj"));
         let of_images = g.linear_layer(&memories.images, &image_layer);
         let of_images = g.gather_rows(&of_images, &memories.image_slots);
         let project = self.rotary_layer(&format!("{name}.k_proj"));
-        let keys = g.linear_layer(&memories.maps, &project);
-        let keys = g.add(&keys, &of_images);
-        let keys = g.add(&keys, &memories.positions);
-        let keys = self.rotated(g, &keys, tables);
+        let keys = g.add(&g.linear_layer(&memories.maps, &project), &of_images);
+        let keys = self.rotated(g, &g.add(&keys, &memories.positions), tables);
         let keys = g.join_axes(&keys, 1, Dim::Named(dim::MEMORY_TOKENS));
 
         // A pointer has no image and no place in one: the bias of the image's projection is left, and nothing is rotated.
         let pointer_keys = g.linear_layer(&memories.pointers, &project);
-        let bias = g.linear_bias(&image_layer);
-        let pointer_keys = g.add(&pointer_keys, &bias);
+        let pointer_keys = g.add(&pointer_keys, &g.linear_bias(&image_layer));
         let pointer_keys = g.add(&pointer_keys, &memories.pointer_positions);
         let pointer_keys = g.join_axes(&pointer_keys, 1, Dim::Named(dim::POINTER_TOKENS));
 
         let keys = g.concat(&[&keys, &pointer_keys], 1, Dim::Named(dim::KEYS));
         let values = g.linear(&memories.values, &format!("{name}.v_proj"));
-        let query = self.repeated_queries(g, query, &values);
-        let mixed = self.mix(g, &query, &keys, &values);
-        let mixed = g.linear(&mixed, &format!("{name}.o_proj"));
-        g.add(x, &mixed)
+        let mixed = self.mix(g, &self.repeated_queries(g, query, &values), &keys, &values);
+        g.add(x, &g.linear(&mixed, &format!("{name}.o_proj")))
     }
 
     /// The decoder's tokens for the slots of a bucket, `[B, 5 · slots, D]`: scores, IoUs, and three masks of each.
@@ -169,13 +159,11 @@ impl<'w> Network<'_, 'w> {
         let state = g.choose(&condition, &occupied, &empty);
         let state = g.reshape(&state, &[BUCKETS, slots.into(), 1.into(), width.into()]);
         let masks = g.weight(&self.of("mask_decoder.mask_tokens.weight"));
-        let masks = g.reshape(&masks, &[1, slots, MASKS, width].map(Dim::from));
-        let masks = g.add(&masks, &state);
+        let masks = g.add(&g.reshape(&masks, &[1, slots, MASKS, width].map(Dim::from)), &state);
         let masks = g.reshape(&masks, &[BUCKETS, (MASKS * slots).into(), width.into()]);
         let own = ["obj_score_token", "iou_token"].map(|token| {
             let table = g.weight(&self.of(&format!("mask_decoder.{token}.weight")));
-            let table = g.reshape(&table, &[1, slots, width].map(Dim::from));
-            g.repeat_for(&table, valid)
+            g.repeat_for(&g.reshape(&table, &[1, slots, width].map(Dim::from)), valid)
         });
         g.concat(&[&own[0], &own[1], &masks], 1, (2 + MASKS) * slots)
     }
@@ -189,16 +177,13 @@ impl<'w> Network<'_, 'w> {
         let name = self.of("mask_decoder.pred_obj_score_head");
         g.scope(&name);
         let tokens = of_slots(g, 0, 1);
-        let scores = g.three_layers(&tokens, &name);
-        let scores = g.join_axes(&scores, 0, PLACES);
-        let score = g.gather_rows(&scores, objects);
-        let score = g.reshape(&score, &[OBJECTS]);
+        let scores = g.join_axes(&g.three_layers(&tokens, &name), 0, PLACES);
+        let score = g.reshape(&g.gather_rows(&scores, objects), &[OBJECTS]);
 
         let name = self.of("mask_decoder.iou_prediction_head");
         g.scope(&name);
         let tokens = of_slots(g, 1, 1);
-        let ious = g.three_layers(&tokens, &name);
-        let ious = g.join_axes(&ious, 0, PLACES);
+        let ious = g.join_axes(&g.three_layers(&tokens, &name), 0, PLACES);
         let tokens = of_slots(g, 2, MASKS);
         let tokens = g.reshape(&tokens, &[BUCKETS, slots.into(), MASKS.into(), width.into()]);
         let tokens = g.join_axes(&tokens, 0, PLACES);
@@ -207,8 +192,7 @@ impl<'w> Network<'_, 'w> {
             .map(|mask| {
                 let name = self.of(&format!("mask_decoder.output_hypernetworks_mlps.{mask}"));
                 g.scope(&name);
-                let token = g.slice(&tokens, 1, mask, mask + 1);
-                g.three_layers(&token, &name)
+                g.three_layers(&g.slice(&tokens, 1, mask, mask + 1), &name)
             })
             .collect();
         g.scope("masks");
@@ -216,16 +200,12 @@ impl<'w> Network<'_, 'w> {
         // The choice of a kernel saves the other masks.
         let [kernel, token] = [&kernels, &tokens].map(|x| g.matmul(&best, x));
         let iou = g.reduce("ReduceMax", &ious, 1);
-        let [iou, token] = [(&iou, 1), (&token, width)].map(|(x, columns)| {
-            let rows = g.reshape(x, &[PLACES, columns.into()]);
-            g.gather_rows(&rows, objects)
-        });
+        let [iou, token] = [(&iou, 1), (&token, width)]
+            .map(|(x, columns)| g.gather_rows(&g.reshape(x, &[PLACES, columns.into()]), objects));
         let iou = g.reshape(&iou, &[OBJECTS]);
         let kernel = g.separate_axis(&kernel, [BUCKETS, slots.into(), (width / 8).into()]);
-        let logits = g.matmul(&kernel, upscaled);
-        let logits = g.join_axes(&logits, 0, PLACES);
-        let logits = g.gather_rows(&logits, objects);
-        let logits = g.reshape(&logits, &[OBJECTS, side, side]);
+        let logits = g.join_axes(&g.matmul(&kernel, upscaled), 0, PLACES);
+        let logits = g.reshape(&g.gather_rows(&logits, objects), &[OBJECTS, side, side]);
         self.outputs(g, &score, &Mask { logits, iou, token });
     }
 }

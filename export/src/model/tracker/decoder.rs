@@ -39,12 +39,9 @@ impl<'w> Network<'_, 'w> {
         let g = &graph;
         let attended = self.attend_memories(g);
         let high_res = self.high_res_inputs(g);
-        let no_mask = self.no_mask(g);
-        let image = g.add(&attended, &no_mask);
-        let prompt = self.no_points(g);
-        let decoded = self.decode_objects(g, &image, &prompt);
-        let masks = self.upscaled(g, &decoded, &high_res);
-        let best = self.best_mask(g, &decoded, &masks);
+        let image = g.add(&attended, &self.no_mask(g));
+        let decoded = self.decode_objects(g, &image, &self.no_points(g));
+        let best = self.best_mask(g, &decoded, &self.upscaled(g, &decoded, &high_res));
         self.object_outputs(g, &decoded, &best);
         graph
     }
@@ -72,8 +69,7 @@ impl<'w> Network<'_, 'w> {
             tokens = g.norm(&tokens, &format!("{name}.layer_norm2"));
 
             let layers = ["proj_in", "proj_out"].map(|layer| format!("{name}.mlp.{layer}"));
-            let out = g.layers_in_turn(&tokens, layers);
-            tokens = g.add(&tokens, &out);
+            tokens = g.add(&tokens, &g.layers_in_turn(&tokens, layers));
             tokens = g.norm(&tokens, &format!("{name}.layer_norm3"));
 
             let placed = g.add(&tokens, prompt);
@@ -84,8 +80,7 @@ impl<'w> Network<'_, 'w> {
         }
         let name = self.of("mask_decoder.transformer.final_attn_token_to_image");
         g.scope(&name);
-        let placed_image = g.add(&image, &positions);
-        tokens = self.attend_image(g, &name, &tokens, prompt, [&placed_image, &image]);
+        tokens = self.attend_image(g, &name, &tokens, prompt, [&g.add(&image, &positions), &image]);
         tokens = g.norm(&tokens, &self.of("mask_decoder.transformer.layer_norm_final_attn"));
         Decoded { tokens, image }
     }
@@ -99,8 +94,7 @@ impl<'w> Network<'_, 'w> {
         prompt: &Value,
         [keys, values]: [&Value; 2],
     ) -> Value {
-        let placed = g.add(tokens, prompt);
-        let mixed = self.decoder_attention(g, name, [&placed, keys, values]);
+        let mixed = self.decoder_attention(g, name, [&g.add(tokens, prompt), keys, values]);
         g.add(tokens, &mixed)
     }
 
@@ -111,8 +105,7 @@ impl<'w> Network<'_, 'w> {
         let q = g.linear_layer(q, &layer);
         let [k, v] = [(k, "k_proj"), (v, "v_proj")].map(|(x, end)| g.linear(x, &format!("{name}.{end}")));
         let [q, k, v] = [&q, &k, &v].map(|x| g.split_heads(x, heads));
-        let mixed = g.explicit_attention([&q, &k, &v], None);
-        g.linear(&mixed, &format!("{name}.o_proj"))
+        g.linear(&g.explicit_attention([&q, &k, &v], None), &format!("{name}.o_proj"))
     }
 
     /// The image's tokens in the detail of masks: `[B, D/8, 16·P·P]`.
@@ -128,39 +121,33 @@ impl<'w> Network<'_, 'w> {
         // By way of tokens: OpenVINO's convolutions have the channels last, and to bring the whole map into the other order took
         // a seventh of a click. The last transposition becomes part of the product that follows.
         let x = g.transpose(&x, &[0, 2, 3, 1]);
-        let x = g.reshape(&x, &[x.dims[0], (side * side).into(), x.dims[3]]);
-        g.transpose(&x, &[0, 2, 1])
+        g.transpose(&g.reshape(&x, &[x.dims[0], (side * side).into(), x.dims[3]]), &[0, 2, 1])
     }
 
     /// The best of the three masks for ambiguous prompts, by predicted IoU.
     pub(super) fn best_mask(&self, g: &Graph<'w>, decoded: &Decoded, upscaled: &Value) -> Mask {
-        let ious = self.ious(g, decoded);
-        let ious = g.slice(&ious, 1, 1, MASKS.len());
+        let ious = g.slice(&self.ious(g, decoded), 1, 1, MASKS.len());
         let best = g.as_role(Role::Exact, |g| g.one_hot_of_largest(&ious));
         let tokens = g.select(&decoded.tokens, 1, &MASKS[1..]);
         let kernels = self.mask_kernels(g, decoded, 1..MASKS.len());
         // The choice of a kernel saves the other masks.
         let kernel = g.matmul(&best, &kernels);
         let token = g.matmul(&best, &tokens);
-        let iou = g.reduce("ReduceMax", &ious, 1);
-        self.mask(g, [&kernel, upscaled], &iou, &token)
+        self.mask(g, [&kernel, upscaled], &g.reduce("ReduceMax", &ious, 1), &token)
     }
 
     /// The mask for prompts that are not ambiguous.
     pub(super) fn first_mask(&self, g: &Graph<'w>, decoded: &Decoded, upscaled: &Value) -> Mask {
-        let ious = self.ious(g, decoded);
-        let iou = g.slice(&ious, 1, 0, 1);
+        let iou = g.slice(&self.ious(g, decoded), 1, 0, 1);
         let kernel = self.mask_kernel(g, decoded, 0);
-        let token = g.select(&decoded.tokens, 1, &MASKS[..1]);
-        self.mask(g, [&kernel, upscaled], &iou, &token)
+        self.mask(g, [&kernel, upscaled], &iou, &g.select(&decoded.tokens, 1, &MASKS[..1]))
     }
 
     /// All four masks with their predicted IoU, for clicks on a picture.
     pub(super) fn all_masks(&self, g: &Graph<'w>, decoded: &Decoded, upscaled: &Value) {
         let (count, side) = (Dim::from(MASKS.len()), Dim::from(4 * self.grid()));
         let ious = self.ious(g, decoded);
-        let kernels = self.mask_kernels(g, decoded, 0..MASKS.len());
-        let logits = g.matmul(&kernels, upscaled);
+        let logits = g.matmul(&self.mask_kernels(g, decoded, 0..MASKS.len()), upscaled);
         let logits = g.reshape(&logits, &[OBJECTS, count, side, side]);
         g.output(tensor::ALL_MASKS, &logits, &[OBJECTS, count, side, side]);
         g.output(tensor::ALL_IOU, &ious, &[OBJECTS, count]);
@@ -197,16 +184,14 @@ impl<'w> Network<'_, 'w> {
     fn mask_kernel(&self, g: &Graph<'w>, decoded: &Decoded, mask: usize) -> Value {
         let name = self.of(&format!("mask_decoder.output_hypernetworks_mlps.{mask}"));
         g.scope(&name);
-        let token = g.select(&decoded.tokens, 1, &[MASKS[mask]]);
-        g.three_layers(&token, &name)
+        g.three_layers(&g.select(&decoded.tokens, 1, &[MASKS[mask]]), &name)
     }
 
     /// The logit of the object's presence, `[B]`.
     pub(super) fn object_score(&self, g: &Graph<'w>, decoded: &Decoded) -> Value {
         let name = self.of("mask_decoder.pred_obj_score_head");
         g.scope(&name);
-        let token = g.select(&decoded.tokens, 1, &[SCORE]);
-        let score = g.three_layers(&token, &name);
+        let score = g.three_layers(&g.select(&decoded.tokens, 1, &[SCORE]), &name);
         g.reshape(&score, &[OBJECTS])
     }
 
@@ -224,21 +209,18 @@ impl<'w> Network<'_, 'w> {
             return self.pointer_if(g, present, &pointer);
         }
         let absent = g.weight(&self.of("no_object_pointer"));
-        let present = g.reshape(present, &[OBJECTS, 1.into()]);
-        g.choose(&present, &pointer, &absent)
+        g.choose(&g.reshape(present, &[OBJECTS, 1.into()]), &pointer, &absent)
     }
 
     /// A pointer, which SAM 3.1 projects once more if the condition does not hold: `[B, D]`.
     pub(super) fn pointer_if(&self, g: &Graph<'w>, condition: &Value, pointer: &Value) -> Value {
         let absent = g.linear(pointer, &self.multiplex().of("no_object_pointer_projection"));
-        let condition = g.reshape(condition, &[OBJECTS, 1.into()]);
-        g.choose(&condition, pointer, &absent)
+        g.choose(&g.reshape(condition, &[OBJECTS, 1.into()]), pointer, &absent)
     }
 
     /// The outputs of objects with a mask.
     pub(super) fn object_outputs(&self, g: &Graph<'w>, decoded: &Decoded, mask: &Mask) {
-        let score = self.object_score(g, decoded);
-        self.outputs(g, &score, mask);
+        self.outputs(g, &self.object_score(g, decoded), mask);
     }
 
     /// The outputs of objects with this score, `[B]`, and a mask.
@@ -246,8 +228,7 @@ impl<'w> Network<'_, 'w> {
         let (side, width) = (Dim::from(4 * self.grid()), self.width());
         let present = g.is_above(score, 0.0);
         let shown = g.reshape(&present, &[OBJECTS, 1.into(), 1.into()]);
-        let absent = g.scalar(ABSENT);
-        let logits = g.choose(&shown, &mask.logits, &absent);
+        let logits = g.choose(&shown, &mask.logits, &g.scalar(ABSENT));
         let pointer = self.pointer(g, &mask.token, &present);
         g.output(tensor::MASKS, &logits, &[OBJECTS, side, side]);
         g.output(tensor::OBJECT_SCORE, score, &[OBJECTS]);
@@ -259,13 +240,11 @@ impl<'w> Network<'_, 'w> {
 impl Graph<'_> {
     /// Doubles the sides, and adds finer features.
     fn upscale_with(&self, x: &Value, name: &str, finer: &Value) -> Value {
-        let x = self.convolution_transpose(x, name);
-        self.add(&x, finer)
+        self.add(&self.convolution_transpose(x, name), finer)
     }
 
     /// One value for all objects → the same for each, `[B, …]`; `like` has the batch.
     pub(super) fn repeat_for(&self, x: &Value, like: &Value) -> Value {
-        let objects = self.size_of(like, 0);
-        self.repeat(x, &objects, like.dims[0])
+        self.repeat(x, &self.size_of(like, 0), like.dims[0])
     }
 }

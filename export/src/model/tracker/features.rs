@@ -59,8 +59,7 @@ impl<'w> Network<'_, 'w> {
         let neck = |module| self.neck(module);
 
         g.scope(format!("{}_neck.0", self.name));
-        let fine = g.convolution_transpose(&x, &neck("0.scale_layers.0"));
-        let fine = g.gelu(&fine, false);
+        let fine = g.gelu(&g.convolution_transpose(&x, &neck("0.scale_layers.0")), false);
         let fine = g.upscale_and_project(&fine, &neck("0.scale_layers.2"), &neck("0.proj1"));
         let fine = g.smooth_and_project(&fine, &neck("0.proj2"), &self.of("mask_decoder.conv_s0"));
         g.output(tensor::HIGH_RES[0], &fine, &[1, width / 8, 4 * grid, 4 * grid].map(Dim::from));
@@ -71,8 +70,7 @@ impl<'w> Network<'_, 'w> {
         g.output(tensor::HIGH_RES[1], &middle, &[1, width / 4, 2 * grid, 2 * grid].map(Dim::from));
 
         g.scope(format!("{}_neck.2", self.name));
-        let pixel = g.convolution(&x, &neck("2.proj1"), 1, 0);
-        g.convolution(&pixel, &neck("2.proj2"), 1, 1)
+        g.convolution(&g.convolution(&x, &neck("2.proj1"), 1, 0), &neck("2.proj2"), 1, 1)
     }
 
     /// The outputs for memories and for the attention to them.
@@ -92,8 +90,7 @@ impl<'w> Network<'_, 'w> {
         let positions: Vec<f32> = image_positions(grid, width).iter().map(|v| v * POSITION).collect();
         let positions = g.constant("scaled_positions", &[1, grid * grid, width], &positions);
         let x = g.add(&tokens, &positions);
-        let tables = self.memory_rotary(g);
-        self.memory_self_attention(g, &x, 0, &tables)
+        self.memory_self_attention(g, &x, 0, &self.memory_rotary(g))
     }
 }
 
@@ -106,8 +103,7 @@ impl<'w> Graph<'w> {
         let weight = self.derived(&format!("{upscale}.projected"), &[fan_in, out, 2, 2], move |weights| {
             fold::project_transposed(weights, &up, &to, [fan_in, inner, out])
         });
-        let bias = self.projected_bias(upscale, project);
-        self.conv_transpose2(x, &weight, &bias)
+        self.conv_transpose2(x, &weight, &self.projected_bias(upscale, project))
     }
 
     /// A 3 × 3 convolution and the projection of each pixel after it, as one convolution.
@@ -121,8 +117,7 @@ impl<'w> Graph<'w> {
             let kernel = fold::matrix(weights, &format!("{from}.weight"), rest)?;
             Ok(fold::to_f32(&fold::matrix(weights, &format!("{to}.weight"), inner)?.dot(&kernel)))
         });
-        let bias = self.projected_bias(smooth, project);
-        self.conv(x, &weight, Some(&bias), 1, 1)
+        self.conv(x, &weight, Some(&self.projected_bias(smooth, project)), 1, 1)
     }
 
     /// The bias of a layer after the projection of the next one, with that one's.

@@ -19,18 +19,14 @@ impl<'w> Network<'_, 'w> {
         let [a, b] = [(tensor::A, first), (tensor::B, second)]
             .map(|(name, count)| g.input(name, Element::F32, &[count, side.into(), side.into()]));
         let [inside_a, inside_b] = [&a, &b].map(|masks| {
-            let inside = g.is_above(masks, 0.0);
-            let inside = g.cast(&inside, Element::F32);
+            let inside = g.cast(&g.is_above(masks, 0.0), Element::F32);
             g.reshape(&inside, &[masks.dims[0], (side * side).into()])
         });
-        let other = g.transpose(&inside_b, &[1, 0]);
-        let shared = g.matmul(&inside_a, &other);
+        let shared = g.matmul(&inside_a, &g.transpose(&inside_b, &[1, 0]));
         let [area, area_b] = [&inside_a, &inside_b].map(|inside| g.sum(inside, 1));
         let area_b = g.reshape(&area_b, &[1.into(), second]);
-        let joined = g.add(&area, &area_b);
-        let joined = g.sub(&joined, &shared);
-        let joined = g.clip(&joined, Some(1.0), None);
-        let iou = g.div(&shared, &joined);
+        let joined = g.sub(&g.add(&area, &area_b), &shared);
+        let iou = g.div(&shared, &g.clip(&joined, Some(1.0), None));
         let area = g.reshape(&area, &[first]);
         g.output(tensor::IOU, &iou, &[first, second]);
         g.output(tensor::AREA, &area, &[first]);
@@ -51,8 +47,7 @@ impl<'w> Network<'_, 'w> {
     /// left to one mask `[n, 16P·16P]`, the first of equal logits: they decide whether an object keeps its mask.
     pub(super) fn exclusive_pixels(&self, g: &Graph<'w>, masks: &Value) -> (Value, [Value; 2]) {
         let (count, side, fine) = (masks.dims[0], 4 * self.grid(), MEMORY_PIXELS * self.grid());
-        let map = g.reshape(masks, &[count, 1.into(), side.into(), side.into()]);
-        let map = g.enlarge(&map, fine);
+        let map = g.enlarge(&g.reshape(masks, &[count, 1.into(), side.into(), side.into()]), fine);
         let flat = g.reshape(&map, &[count, (fine * fine).into()]);
         let inside = g.is_above(&flat, 0.0);
         let wins = wins_pixels(g, &flat);
@@ -63,16 +58,13 @@ impl<'w> Network<'_, 'w> {
 
 /// `true` where a mask of `[n, pixels]` has a pixel's largest logit, the first of equals.
 pub(super) fn wins_pixels(g: &Graph<'_>, flat: &Value) -> Value {
-    let size = g.size_of(flat, 0);
-    let index = g.range(&size, flat.dims[0]);
-    let index = g.cast(&index, Element::F32);
-    let index = g.reshape(&index, &[flat.dims[0], 1.into()]);
+    let index = g.range(&g.size_of(flat, 0), flat.dims[0]);
+    let index = g.reshape(&g.cast(&index, Element::F32), &[flat.dims[0], 1.into()]);
     g.is_first_largest(flat, 0, &index)
 }
 
 /// The number of pixels of each mask: `[n]`.
 pub(super) fn area_of(g: &Graph<'_>, pixels: &Value) -> Value {
     let pixels = g.cast(pixels, Element::F32);
-    let area = g.sum(&pixels, 1);
-    g.reshape(&area, &[pixels.dims[0]])
+    g.reshape(&g.sum(&pixels, 1), &[pixels.dims[0]])
 }

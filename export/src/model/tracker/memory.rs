@@ -39,8 +39,7 @@ impl<'w> Network<'_, 'w> {
         let occluded = g.reshape(&occluded, &[1, 1, tracker.memory_width].map(Dim::from));
         let zero = g.scalar(0.0);
         let present = g.reshape(&present, &[OBJECTS, 1.into(), 1.into()]);
-        let offset = g.choose(&present, &zero, &occluded);
-        let memory = g.add(&memory, &offset);
+        let memory = g.add(&memory, &g.choose(&present, &zero, &occluded));
         g.output(tensor::MEMORY, &memory, &[OBJECTS, tokens, tracker.memory_width.into()]);
         graph
     }
@@ -52,12 +51,9 @@ impl<'w> Network<'_, 'w> {
         g.scope("mask");
         let masks = g.reshape(masks, &[OBJECTS, 1.into(), side, side]);
         let logits = g.enlarge(&masks, MEMORY_PIXELS * self.grid());
-        let suppressed = g.clip(&logits, None, Some(MASK_BIAS));
-        let logits = g.choose(&keep, &logits, &suppressed);
-        let soft = g.unary("Sigmoid", &logits);
-        let scaled = g.scale(&soft, MASK_SCALE);
-        let bias = g.scalar(MASK_BIAS);
-        g.add(&scaled, &bias)
+        let logits = g.choose(&keep, &logits, &g.clip(&logits, None, Some(MASK_BIAS)));
+        let scaled = g.scale(&g.unary("Sigmoid", &logits), MASK_SCALE);
+        g.add(&scaled, &g.scalar(MASK_BIAS))
     }
 
     /// Masks after the first convolution `[B, channels, 8P, 8P]`, and the frame's features → `[B, D, P, P]`.
@@ -72,8 +68,7 @@ impl<'w> Network<'_, 'w> {
             x = g.gelu(&x, false);
         }
         let masks = g.pixel_projection(&x, &format!("{name}.final_conv"));
-        let pixel = g.tokens_of(pixel);
-        let x = g.add(&pixel, &masks);
+        let x = g.add(&g.tokens_of(pixel), &masks);
         let mut x = self.map_of(g, &x);
         for layer in 0..self.config().fuser_layers {
             x = self.fused(g, &x, layer);
@@ -85,15 +80,11 @@ impl<'w> Network<'_, 'w> {
     fn fused(&self, g: &Graph<'w>, x: &Value, layer: usize) -> Value {
         let name = self.of(&format!("memory_encoder.memory_fuser.layers.{layer}"));
         g.scope(&name);
-        let mixed = g.convolution(x, &format!("{name}.depthwise_conv"), 1, 3);
-        let tokens = g.tokens_of(&mixed);
+        let tokens = g.tokens_of(&g.convolution(x, &format!("{name}.depthwise_conv"), 1, 3));
         let normed = g.norm_with(&tokens, &format!("{name}.layer_norm"), super::MAP_EPS);
-        let hidden = g.linear(&normed, &format!("{name}.pointwise_conv1"));
-        let hidden = g.gelu(&hidden, false);
+        let hidden = g.gelu(&g.linear(&normed, &format!("{name}.pointwise_conv1")), false);
         let out = g.linear(&hidden, &format!("{name}.pointwise_conv2"));
-        let scale = g.weight(&format!("{name}.scale"));
-        let out = g.mul(&out, &scale);
-        let out = self.map_of(g, &out);
-        g.add(x, &out)
+        let out = g.mul(&out, &g.weight(&format!("{name}.scale")));
+        g.add(x, &self.map_of(g, &out))
     }
 }

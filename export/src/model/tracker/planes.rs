@@ -20,30 +20,24 @@ impl<'w> Network<'_, 'w> {
             let masks = self.masks_input(g);
             let (map, [inside, kept]) = self.exclusive_pixels(g, &masks);
             let [area, after] = [&inside, &kept].map(|pixels| area_of(g, pixels));
-            let divisor = g.clip(&area, Some(1.0), None);
-            let share = g.div(&after, &divisor);
-            let least = g.scalar(KEPT_SHARE);
-            let shrinks = g.compare("Less", &share, &least);
+            let share = g.div(&after, &g.clip(&area, Some(1.0), None));
+            let shrinks = g.compare("Less", &share, &g.scalar(KEPT_SHARE));
             // A single object keeps its mask.
             let (one, count) = (g.integers("one", &[1]), g.size_of(&masks, 0));
-            let is_single = g.compare("LessOrEqual", &count, &one);
-            let has_rivals = g.unary("Not", &is_single);
+            let has_rivals = g.unary("Not", &g.compare("LessOrEqual", &count, &one));
             let shrinks = g.both("And", &shrinks, &has_rivals);
             // Read by nothing else: what is, ONNX Runtime copies into an output, and WebGPU copies no booleans.
             let keep = g.unary("Not", &shrinks);
             let exists = g.is_above(&area, 0.0);
-            let is_lost = g.both("And", &shrinks, &exists);
-            let is_left = g.unary("Not", &is_lost);
+            let is_left = g.unary("Not", &g.both("And", &shrinks, &exists));
             let present = g.both("And", &is_left, &exists);
             let of_map = g.reshape(&shrinks, &[OBJECTS, 1.into(), 1.into(), 1.into()]);
-            let suppressed = g.clip(&map, None, Some(SUPPRESSED));
-            let map = g.choose(&of_map, &suppressed, &map);
+            let map = g.choose(&of_map, &g.clip(&map, None, Some(SUPPRESSED)), &map);
             self.planes_output(g, &map);
             g.output(tensor::KEEP, &keep, &[OBJECTS]);
             g.output(tensor::PRESENT, &present, &[OBJECTS]);
             for (name, area) in [(tensor::AREA, area), (tensor::AREA_AFTER, after)] {
-                let area = g.cast(&area, Element::I64);
-                g.output(name, &area, &[OBJECTS]);
+                g.output(name, &g.cast(&area, Element::I64), &[OBJECTS]);
             }
         });
         graph
@@ -56,11 +50,9 @@ impl<'w> Network<'_, 'w> {
             let (side, pixels) = (self.imgsz, Dim::from(self.imgsz * self.imgsz));
             let masks = self.masks_input(g);
             let map = g.reshape(&masks, &[OBJECTS, 1.into(), masks.dims[1], masks.dims[2]]);
-            let map = g.enlarge(&map, side);
-            let flat = g.reshape(&map, &[OBJECTS, pixels]);
+            let flat = g.reshape(&g.enlarge(&map, side), &[OBJECTS, pixels]);
             let wins = wins_pixels(g, &flat);
-            let suppressed = g.clip(&flat, None, Some(SUPPRESSED));
-            let flat = g.choose(&wins, &flat, &suppressed);
+            let flat = g.choose(&wins, &flat, &g.clip(&flat, None, Some(SUPPRESSED)));
             let map = g.reshape(&flat, &[OBJECTS, 1.into(), side.into(), side.into()]);
             self.planes_output(g, &map);
         });
@@ -75,14 +67,11 @@ impl<'w> Network<'_, 'w> {
     /// Logits `[n, 1, h, w]` → probabilities between −1 and 1, `[n, 16P, 16P]`.
     fn planes_output(&self, g: &Graph<'w>, map: &Value) {
         let fine = MEMORY_PIXELS * self.grid();
-        let soft = g.unary("Sigmoid", map);
-        let doubled = g.scale(&soft, 2.0);
-        let one = g.scalar(1.0);
-        let planes = g.sub(&doubled, &one);
+        let doubled = g.scale(&g.unary("Sigmoid", map), 2.0);
+        let planes = g.sub(&doubled, &g.scalar(1.0));
         let planes = g.enlarge(&planes, fine);
         let dims = [OBJECTS, fine.into(), fine.into()];
-        let planes = g.reshape(&planes, &dims);
-        g.output(tensor::PLANES, &planes, &dims);
+        g.output(tensor::PLANES, &g.reshape(&planes, &dims), &dims);
     }
 
     /// The frame's features and planes → a memory of each bucket.
@@ -101,25 +90,20 @@ impl<'w> Network<'_, 'w> {
         g.scope("slots");
         let valid = g.cast(&valid, Element::F32);
         let [present, conditional] = [&present, &conditional].map(|condition| {
-            let numbers = g.cast(condition, Element::F32);
-            let of_slots = g.gather_rows(&numbers, &order);
+            let of_slots = g.gather_rows(&g.cast(condition, Element::F32), &order);
             g.mul(&of_slots, &valid)
         });
         let planes = g.gather_rows(&planes, &order);
         let of_planes = g.reshape(&valid, &[BUCKETS, slots.into(), 1.into(), 1.into()]);
-        let planes = g.mul(&planes, &of_planes);
-        let masks = self.first_convolution(g, &planes, &conditional);
+        let masks = self.first_convolution(g, &g.mul(&planes, &of_planes), &conditional);
         let x = self.mixed_with_image(g, &masks, &pixel);
 
         g.scope("absent");
         let x = g.tokens_of(&x);
-        let one = g.scalar(1.0);
-        let absent = g.sub(&one, &present);
+        let absent = g.sub(&g.scalar(1.0), &present);
         let embedding = g.weight(&self.of("occlusion_spatial_embedding_parameter"));
-        let absent = g.matmul(&absent, &embedding);
-        let absent = g.reshape(&absent, &[BUCKETS, 1.into(), width.into()]);
-        let memory = g.add(&x, &absent);
-        g.output(tensor::MEMORY, &memory, &[BUCKETS, tokens.into(), width.into()]);
+        let absent = g.reshape(&g.matmul(&absent, &embedding), &[BUCKETS, 1.into(), width.into()]);
+        g.output(tensor::MEMORY, &g.add(&x, &absent), &[BUCKETS, tokens.into(), width.into()]);
         graph
     }
 
@@ -138,15 +122,12 @@ impl<'w> Network<'_, 'w> {
                 Ok(weights.read(&weight)?.chunks(size).skip(at).step_by(2).flatten().copied().collect())
             })
         });
-        let bias = g.weight(&format!("{name}.bias"));
-        let x = g.conv(planes, &of_planes, Some(&bias), 2, 1);
+        let x = g.conv(planes, &of_planes, Some(&g.weight(&format!("{name}.bias"))), 2, 1);
         let given = g.reshape(given, &[BUCKETS, slots.into(), 1.into(), 1.into()]);
-        let ones = g.constant("ones", &[1, 1, 4, 4], &[1.0; 16]);
-        let given = g.mul(&given, &ones);
+        let given = g.mul(&given, &g.constant("ones", &[1, 1, 4, 4], &[1.0; 16]));
         let kinds = g.conv(&given, &of_given, None, 2, 1);
         let kind: Vec<usize> = (0..half).map(|at| at.min(1)).collect();
-        let rows = g.select(&kinds, 2, &kind);
-        let everywhere = g.select(&rows, 3, &kind);
+        let everywhere = g.select(&g.select(&kinds, 2, &kind), 3, &kind);
         g.add(&x, &everywhere)
     }
 }

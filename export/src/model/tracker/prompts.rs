@@ -22,8 +22,7 @@ impl<'w> Network<'_, 'w> {
         let g = &graph;
         let (exists, [_, seen], decoded) = self.decode_masks(g);
         let present = g.both("And", &exists, &seen);
-        let token = self.first_token(g, &decoded);
-        let pointer = self.pointer(g, &token, &present);
+        let pointer = self.pointer(g, &self.first_token(g, &decoded), &present);
         let [sure, none] = [10.0, -10.0].map(|score| g.scalar(score));
         let score = g.choose(&exists, &sure, &none);
         g.output(tensor::POINTER, &pointer, &[OBJECTS, self.width().into()]);
@@ -37,8 +36,7 @@ impl<'w> Network<'_, 'w> {
         let graph = self.new_graph("mux_init");
         let g = &graph;
         let (exists, [score, seen], decoded) = self.decode_masks(g);
-        let token = self.first_token(g, &decoded);
-        let pointer = self.pointer(g, &token, &seen);
+        let pointer = self.pointer(g, &self.first_token(g, &decoded), &seen);
         let pointer = self.pointer_if(g, &exists, &pointer);
         g.output(tensor::POINTER, &pointer, &[OBJECTS, self.width().into()]);
         g.output(tensor::DECODER_SCORE, &score, &[OBJECTS]);
@@ -55,14 +53,11 @@ impl<'w> Network<'_, 'w> {
         let map = g.reshape(&masks, &[OBJECTS, 1.into(), side.into(), side.into()]);
         let prompt = g.convolution(&map, &self.of("mask_downsample"), 4, 0);
         let dense = self.embedded_mask(g, &prompt);
-        let pixel = g.tokens_of(&pixel);
-        let image = g.add(&pixel, &dense);
-        let prompt = self.no_points(g);
-        let decoded = self.decode_objects(g, &image, &prompt);
+        let image = g.add(&g.tokens_of(&pixel), &dense);
+        let decoded = self.decode_objects(g, &image, &self.no_points(g));
 
         let flat = g.reshape(&masks, &[OBJECTS, (side * side).into()]);
-        let largest = g.reduce("ReduceMax", &flat, 1);
-        let largest = g.reshape(&largest, &[OBJECTS]);
+        let largest = g.reshape(&g.reduce("ReduceMax", &flat, 1), &[OBJECTS]);
         let exists = g.is_above(&largest, 0.0);
         let score = self.object_score(g, &decoded);
         let seen = g.is_above(&score, 0.0);
@@ -88,26 +83,21 @@ impl<'w> Network<'_, 'w> {
             let no_memory = g.weight(&self.of("no_memory_embedding"));
             pixel_tokens = g.add(&pixel_tokens, &no_memory);
         }
-        let mask = g.reshape(&mask, &[OBJECTS, 1.into(), side, side]);
-        let embedded = self.embedded_mask(g, &mask);
-        let no_mask = self.no_mask(g);
-        let dense = g.choose(&has_mask, &embedded, &no_mask);
+        let embedded = self.embedded_mask(g, &g.reshape(&mask, &[OBJECTS, 1.into(), side, side]));
+        let dense = g.choose(&has_mask, &embedded, &self.no_mask(g));
         let image = g.add(&pixel_tokens, &dense);
 
-        let prompt = self.point_tokens(g, &points, &labels);
-        let decoded = self.decode_objects(g, &image, &prompt);
+        let decoded = self.decode_objects(g, &image, &self.point_tokens(g, &points, &labels));
         let upscaled = self.upscaled(g, &decoded, &high_res);
         let mut mask = self.best_mask(g, &decoded, &upscaled);
         let first = self.first_mask(g, &decoded, &upscaled);
         g.scope("choice");
         let one = g.integers("one", &[1]);
-        let points = g.size_of(&labels, 1);
-        let is_ambiguous = g.compare("LessOrEqual", &points, &one);
+        let is_ambiguous = g.compare("LessOrEqual", &g.size_of(&labels, 1), &one);
         let is_unstable = self.is_unstable(g, &first.logits);
         // WebGPU has no `Or`.
         let [is_clear, is_stable] = [&is_ambiguous, &is_unstable].map(|it| g.unary("Not", it));
-        let takes_first = g.both("And", &is_clear, &is_stable);
-        let takes_best = g.unary("Not", &takes_first);
+        let takes_best = g.unary("Not", &g.both("And", &is_clear, &is_stable));
         let of_mask = g.reshape(&takes_best, &[OBJECTS, 1.into(), 1.into()]);
         mask.logits = g.choose(&of_mask, &mask.logits, &first.logits);
         mask.iou = g.choose(&takes_best, &mask.iou, &first.iou);
@@ -124,18 +114,13 @@ impl<'w> Network<'_, 'w> {
         let flat = g.reshape(logits, &[OBJECTS, pixels.into()]);
         g.as_role(Role::Exact, |g| {
             let [small, large] = [STABILITY_LOGIT, -STABILITY_LOGIT].map(|logit| {
-                let inside = g.is_above(&flat, logit);
-                let inside = g.cast(&inside, Element::F32);
-                let area = g.sum(&inside, 1);
-                g.reshape(&area, &[OBJECTS])
+                let inside = g.cast(&g.is_above(&flat, logit), Element::F32);
+                g.reshape(&g.sum(&inside, 1), &[OBJECTS])
             });
             // An empty mask is stable.
-            let divisor = g.clip(&large, Some(1.0), None);
-            let share = g.div(&small, &divisor);
-            let least = g.scalar(STABILITY);
-            let changes = g.compare("Less", &share, &least);
-            let exists = g.is_above(&large, 0.0);
-            g.both("And", &changes, &exists)
+            let share = g.div(&small, &g.clip(&large, Some(1.0), None));
+            let changes = g.compare("Less", &share, &g.scalar(STABILITY));
+            g.both("And", &changes, &g.is_above(&large, 0.0))
         })
     }
 
@@ -190,12 +175,10 @@ impl<'w> Network<'_, 'w> {
             let row = |label| weights.read(&format!("{table}.{label}.weight"));
             Ok((0..4).map(row).collect::<Result<Vec<_>, _>>()?.concat())
         });
-        let kinds = g.gather_rows(&kinds, &index);
-        let tokens = g.add(&places, &kinds);
+        let tokens = g.add(&places, &g.gather_rows(&kinds, &index));
         let none = g.weight(&self.of("prompt_encoder.not_a_point_embed.weight"));
         let none = g.reshape(&none, &[1, 1, width].map(Dim::from));
-        let is_none = g.reshape(&is_none, &[OBJECTS, count, 1.into()]);
-        let tokens = g.choose(&is_none, &none, &tokens);
+        let tokens = g.choose(&g.reshape(&is_none, &[OBJECTS, count, 1.into()]), &none, &tokens);
         let own = self.token_rows(g, "tokens", &[]);
         let [own, last] = [&own, &none].map(|x| g.repeat_for(x, labels));
         g.concat(&[&own, &tokens, &last], 1, Dim::Named(dim::POINT_TOKENS))
@@ -205,14 +188,11 @@ impl<'w> Network<'_, 'w> {
     fn encoded_points(&self, g: &Graph<'w>, points: &Value) -> Value {
         let (side, width) = (self.imgsz as f32, self.width());
         g.as_role(Role::Exact, |g| {
-            let half = g.scalar(0.5);
-            let centred = g.add(points, &half);
+            let centred = g.add(points, &g.scalar(0.5));
             let scaled = g.scale(&centred, 2.0 / side);
-            let one = g.scalar(1.0);
-            let scaled = g.sub(&scaled, &one);
+            let scaled = g.sub(&scaled, &g.scalar(1.0));
             let matrix = g.weight(&self.of("prompt_encoder.shared_embedding.positional_embedding"));
-            let angles = g.matmul(&scaled, &matrix);
-            let angles = g.scale(&angles, TAU as f32);
+            let angles = g.scale(&g.matmul(&scaled, &matrix), TAU as f32);
             let waves = ["Sin", "Cos"].map(|wave| g.unary(wave, &angles));
             g.concat(&[&waves[0], &waves[1]], 2, width)
         })
