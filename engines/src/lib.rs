@@ -66,6 +66,9 @@
 #[macro_use]
 mod shorthand;
 
+#[cfg(not(target_family = "wasm"))]
+#[allow(unsafe_code)]
+mod c_text;
 #[cfg(any(test, feature = "test-support"))]
 pub mod conformance;
 mod cpu;

@@ -63,7 +63,7 @@ impl Library {
     ///
     /// Loads each library it finds to read its version.
     pub fn candidates(&'static self, given: Option<&Path>) -> Vec<Candidate> {
-        LibrarySearch::new(self, given).candidates()
+        LibrarySearch::new(self, given).walk().collect()
     }
 
     /// The place that decides, and what it holds; `None` if the library is nowhere.
@@ -206,11 +206,7 @@ impl LibrarySearch {
             matches!(place, Place::SetupFolder | Place::Python | Place::System)
         };
         let at = self.places.iter().position(is_general).unwrap_or(self.places.len());
-        let packages = self.library.python_packages;
-        let folders =
-            sites.iter().flat_map(|site| packages.iter().flat_map(|name| matching_folders(site, name)));
-        let folders: Vec<_> = folders.map(|folder| (Place::Python, folder)).collect();
-        self.places.splice(at..at, folders);
+        self.places.splice(at..at, packages_in(sites, self.library));
         self.in_python = !sites.is_empty();
     }
 
@@ -234,25 +230,15 @@ impl LibrarySearch {
             .flatten();
         let environments = environments.chain(["/usr/local", "/usr"].map(PathBuf::from));
         let sites: Vec<PathBuf> = environments.flat_map(|environment| site_packages(&environment)).collect();
-        let packages = sites.iter().flat_map(|site| {
-            library.python_packages.iter().flat_map(|package| matching_folders(site, package))
-        });
         let given = given.map(|path| (Place::Given, path.to_path_buf())).into_iter();
         let places = given
             .chain(named)
             .chain(beside.map(|folder| (Place::BesideProgram, folder)))
             .chain(setup.map(|folder| (Place::SetupFolder, folder)))
-            .chain(packages.map(|folder| (Place::Python, folder)))
+            .chain(packages_in(&sites, library))
             .chain(system_folders(set).into_iter().map(|folder| (Place::System, folder)))
             .collect();
         Self { library, places, in_python: false }
-    }
-
-    /// Searches every place, for a report: the first that is not [`Finding::Missing`] decides.
-    ///
-    /// Loads each library it finds to read its version.
-    pub fn candidates(&self) -> Vec<Candidate> {
-        self.walk().collect()
     }
 
     /// The library that the search decides for, and its version.
@@ -290,7 +276,7 @@ impl LibrarySearch {
     }
 
     /// Each place in order, searched when the iterator reaches it.
-    fn walk(&self) -> impl Iterator<Item = Candidate> + '_ {
+    pub(crate) fn walk(&self) -> impl Iterator<Item = Candidate> + '_ {
         self.places.iter().map(|&(place, ref path)| {
             let finding = match self.library_at(place, path) {
                 Some(path) => {
@@ -322,6 +308,12 @@ impl LibrarySearch {
         };
         std::path::absolute(file).ok()
     }
+}
+
+/// The Python packages with the library in some `site-packages`.
+fn packages_in(sites: &[PathBuf], library: &'static Library) -> Vec<(Place, PathBuf)> {
+    let packages = |site| library.python_packages.iter().flat_map(move |name| matching_folders(site, name));
+    sites.iter().flat_map(packages).map(|folder| (Place::Python, folder)).collect()
 }
 
 /// `true` if two paths lead to the same file.

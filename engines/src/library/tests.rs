@@ -100,7 +100,7 @@ fn places_are_searched_in_the_documented_order() {
         ("CONDA_PREFIX", &*conda),
     ];
     let places = |search: &LibrarySearch| -> Vec<(Place, PathBuf)> {
-        search.candidates().into_iter().map(|candidate| (candidate.place, candidate.path)).collect()
+        search.walk().map(|candidate| (candidate.place, candidate.path)).collect()
     };
     assert_eq!(
         places(&with_given(search(library(), &full, &program), at("given.so"))),
@@ -253,7 +253,7 @@ fn a_library_that_cannot_be_used_is_an_error() {
 
     // Last, because the cases above must not find this file.
     touch(&corrupt);
-    let candidates = search(&[("XDG_DATA_HOME", &data)]).candidates();
+    let candidates = search(&[("XDG_DATA_HOME", &data)]).walk().collect::<Vec<_>>();
     match candidates.last() {
         Some(Candidate { place: Place::SetupFolder, path, finding: Finding::Unusable { .. } })
             if *path == corrupt => {}

@@ -5,6 +5,7 @@
 //! existing outputs, checks their type and shape, and writes into them.
 
 use super::assignment::AssignedNode;
+use crate::c_text::{c_string, text};
 use crate::library;
 use crate::tensor::ElementType;
 use ort::device::Device;
@@ -33,11 +34,8 @@ pub(super) fn version(path: &Path) -> Result<String, String> {
 
     // SAFETY: the library filled in `base` and is never unloaded, so it outlives every use of the string.
     let version = unsafe { (base.GetVersionString)() };
-    if version.is_null() {
-        return Err("the library states no version".to_owned());
-    }
-    // SAFETY: not null, and documented to end with a null byte and never to be freed.
-    let version = unsafe { CStr::from_ptr(version) }.to_string_lossy().into_owned();
+    // SAFETY: null, or documented to end with a null byte and never to be freed.
+    let version = unsafe { text(version) }.ok_or("the library states no version")?;
 
     // SAFETY: any number may be requested; the result is null for one that is not supported.
     let api = unsafe { (base.GetApi)(ORT_API_VERSION) };
@@ -181,8 +179,7 @@ pub(super) fn append_provider(
     name: &str,
     options: &[(String, String)],
 ) -> ort::Result<()> {
-    let text =
-        |text: &str| CString::new(text).map_err(|_| ort::Error::new(format!("{text:?} has a null byte")));
+    let text = |text: &str| c_string(text).map_err(ort::Error::new);
     let name = text(name)?;
     let keys = options.iter().map(|(key, _)| text(key)).collect::<ort::Result<Vec<_>>>()?;
     let values = options.iter().map(|(_, value)| text(value)).collect::<ort::Result<Vec<_>>>()?;
@@ -247,7 +244,8 @@ pub(super) fn assigned_nodes(session: &Session) -> ort::Result<Vec<AssignedNode>
             // SAFETY: as above.
             check(unsafe { (api.EpAssignedNode_GetOperatorType)(node, &mut operator) })?;
             // SAFETY: each is null or a string that ends with a null byte and lives as long as the session.
-            let [provider, name, operator] = unsafe { [copy(provider), copy(name), copy(operator)] };
+            let [provider, name, operator] =
+                [provider, name, operator].map(|part| unsafe { text(part) }.unwrap_or_default());
             assigned.push(AssignedNode { provider, name, operator });
         }
     }
@@ -257,14 +255,4 @@ pub(super) fn assigned_nodes(session: &Session) -> ort::Result<Vec<AssignedNode>
 pub(super) fn check(status: sys::OrtStatusPtr) -> ort::Result<()> {
     // SAFETY: callers pass the status of each call once.
     unsafe { ort::Error::result_from_status(status) }
-}
-
-/// # Safety
-/// The string is null or ends with a null byte.
-unsafe fn copy(text: *const c_char) -> String {
-    if text.is_null() {
-        return String::new();
-    }
-    // SAFETY: guaranteed by the caller.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

@@ -1,6 +1,7 @@
 //! Calls into OpenVINO's C API: each returns a `Result` whose error is one line, and what it creates has an owner.
 
 use super::sys::{self, Functions, Status, Type, element};
+use crate::c_text::{c_string, text};
 use crate::library;
 use crate::tensor::{ElementType, Tensor as HostTensor};
 use std::ffi::{CStr, CString, c_char};
@@ -29,11 +30,9 @@ fn open(path: &Path) -> Result<(Functions, String), String> {
     let mut version = sys::Version { build_number: ptr::null(), description: ptr::null() };
     // SAFETY: the call fills in the structure, or fails.
     let status = unsafe { (functions.get_openvino_version)(&mut version) };
-    if status != 0 || version.build_number.is_null() {
-        return Err("the library states no version".to_owned());
-    }
-    // SAFETY: the call above set it to a string that ends with a null byte.
-    let build = unsafe { CStr::from_ptr(version.build_number) }.to_string_lossy().into_owned();
+    // SAFETY: null, or the call above set it to a string that ends with a null byte.
+    let build = unsafe { text(version.build_number) }.filter(|_| status == 0);
+    let build = build.ok_or("the library states no version")?;
     // SAFETY: filled in above, and released once.
     unsafe { (functions.version_free)(&mut version) };
     // 2026.4.1-22982-e213a147257-releases/2026/4
@@ -95,8 +94,11 @@ impl Runtime {
         properties: &[(&str, String)],
     ) -> Result<Compiled, String> {
         let (path, device) = (path_text(path)?, c_string(device)?);
-        let texts = Properties::new(properties)?;
-        let list = texts.list();
+        let texts = properties.iter().map(|(key, value)| Ok((c_string(key)?, c_string(value)?)));
+        let texts = texts.collect::<Result<Vec<_>, String>>()?;
+        let property =
+            |(key, value): &(CString, CString)| sys::Property { key: key.as_ptr(), value: value.as_ptr() };
+        let list: Vec<_> = texts.iter().map(property).collect();
         // SAFETY: the core lives; texts and the list of `len` properties live until the call returns; the call stores a
         // new compiled model.
         let model = created(self.functions, |compiled| unsafe {
@@ -397,25 +399,6 @@ impl Drop for Request {
     }
 }
 
-/// The texts of a list of properties.
-struct Properties(Vec<(CString, CString)>);
-
-impl Properties {
-    fn new(properties: &[(&str, String)]) -> Result<Self, String> {
-        properties
-            .iter()
-            .map(|(key, value)| Ok((c_string(key)?, c_string(value)?)))
-            .collect::<Result<_, _>>()
-            .map(Self)
-    }
-
-    fn list(&self) -> Vec<sys::Property> {
-        let property =
-            |(key, value): &(CString, CString)| sys::Property { key: key.as_ptr(), value: value.as_ptr() };
-        self.0.iter().map(property).collect()
-    }
-}
-
 /// The value that a call writes over `initial`.
 fn stored<T>(functions: &Functions, initial: T, call: impl FnOnce(*mut T) -> Status) -> Result<T, String> {
     let mut value = initial;
@@ -437,10 +420,6 @@ fn created_text(
     Ok(take(functions, stored(functions, ptr::null_mut(), call)?))
 }
 
-fn c_string(text: &str) -> Result<CString, String> {
-    CString::new(text).map_err(|_| format!("{text:?} has a null byte"))
-}
-
 #[cfg(unix)]
 fn path_text(path: &Path) -> Result<CString, String> {
     use std::os::unix::ffi::OsStrExt;
@@ -453,15 +432,14 @@ fn path_text(path: &Path) -> Result<CString, String> {
 }
 
 /// Takes over a string that a call has made.
-fn take(functions: &Functions, text: *const c_char) -> String {
-    if text.is_null() {
-        return String::new();
+fn take(functions: &Functions, made: *const c_char) -> String {
+    // SAFETY: null, or made by a call of this library as a string that ends with a null byte.
+    let copied = unsafe { text(made) };
+    if copied.is_some() {
+        // SAFETY: it is the caller's, and freed once.
+        unsafe { (functions.free)(made) };
     }
-    // SAFETY: not null, and made by a call of this library as a string that ends with a null byte.
-    let copied = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
-    // SAFETY: it is the caller's, and freed once.
-    unsafe { (functions.free)(text) };
-    copied
+    copied.unwrap_or_default()
 }
 
 /// The message of a failed call, in one line.
@@ -475,12 +453,8 @@ fn check(functions: &Functions, status: Status) -> Result<(), String> {
         return Err(short_reason(&message));
     }
     // SAFETY: any number may be passed; the result is null or a string that is never freed.
-    let text = unsafe { (functions.get_error_info)(status) };
-    if text.is_null() {
-        return Err(format!("status {status}"));
-    }
-    // SAFETY: not null, and documented to end with a null byte.
-    Err(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    let known = unsafe { text((functions.get_error_info)(status)) };
+    Err(known.unwrap_or_else(|| format!("status {status}")))
 }
 
 /// The reason in one line, without the locations in OpenVINO's source.

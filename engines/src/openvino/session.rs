@@ -92,7 +92,7 @@ impl Engine for OpenVinoEngine {
         let bindings = check_run(spec, inputs, outputs)?;
         check_residence(None, inputs, outputs)?;
         inputs.iter().try_for_each(|(name, tensor)| check_integers(name, tensor))?;
-        let failed = |reason: String| execution(model, &reason);
+        let failed = |reason: String| Error::execution(format!("cannot run the model, {model}: {reason}"));
 
         let mut given = Vec::with_capacity(inputs.len());
         for &position in &self.inputs {
@@ -162,10 +162,6 @@ fn copy(
 }
 
 debug_as!(OpenVinoEngine, it => "OpenVinoEngine({}: {})", it.description, it.model);
-
-fn execution(model: &str, reason: &str) -> Error {
-    Error::execution(format!("cannot run the model, {model}: {reason}"))
-}
 
 /// OpenVINO would drop the upper 32 bits.
 fn check_integers(name: &str, tensor: &Tensor) -> Result<()> {

@@ -8,7 +8,7 @@ pub(super) mod part;
 pub(super) mod run;
 
 use crate::tensor::ElementType;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::c_void;
 use std::path::Path;
 
 /// The address of a function of a library.
@@ -17,15 +17,6 @@ fn function(library: &Path, name: &str) -> Result<*const c_void, String> {
     // SAFETY: only the address is taken; the caller gives it its type.
     let address = unsafe { opened.get::<*const c_void>(name.as_bytes()) }.map(|symbol| *symbol);
     address.map_err(|_| format!("{} does not export `{name}`", library.display()))
-}
-
-/// Copies a C string; `None` for null.
-///
-/// # Safety
-/// `pointer` is null or points to a string that ends with a null byte.
-unsafe fn text(pointer: *const c_char) -> Option<String> {
-    // SAFETY: guaranteed by the caller.
-    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
 }
 
 /// Converts an element type of TensorRT (`nvinfer1::DataType`), or returns why it is not supported.

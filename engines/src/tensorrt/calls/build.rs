@@ -1,7 +1,8 @@
 //! The calls of a build: from a parser to the bytes of a plan.
 
 use super::part::{self, Create, CreateParser, INPUT, OUTPUT, Part, Sizes};
-use super::{element_type, function, text};
+use super::{element_type, function};
+use crate::c_text::text;
 use crate::spec::{Dim, DimensionRange, TensorSpec};
 use crate::tensorrt::builder::Options;
 use crate::tensorrt::library::parser_beside;

@@ -1,6 +1,6 @@
 //! The table of functions in `tensorrt/library.cpp`, and the libraries that have it: one for each product.
 
-use super::text;
+use crate::c_text::text;
 use crate::library::{Candidate, Library, open};
 use crate::tensorrt::log::{LOG, Severity};
 use crate::tensorrt::version::{Product, Version};

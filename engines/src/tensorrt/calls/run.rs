@@ -1,7 +1,8 @@
 //! The calls of a run: from the bytes of a plan to work on a stream.
 
 use super::part::{self, Create, INPUT, OUTPUT, Part, Sizes};
-use super::{element_type, function, text};
+use super::{element_type, function};
+use crate::c_text::text;
 use crate::tensor::ElementType;
 use crate::tensorrt::log::{LOG, Mark};
 use ocelli_error::{Error, Result};

@@ -98,7 +98,7 @@ fn the_first_place_decides() {
             let variable = |name: &str| variables.get(name).cloned();
             LibrarySearch::in_environment(&LIBRARY, given, variable, Some(root.0.join("bin")))
         };
-        let mut candidates = search(None).candidates().into_iter();
+        let mut candidates = search(None).walk().collect::<Vec<_>>().into_iter();
         let found = candidates.find(|candidate| candidate.finding != Finding::Missing);
         // Ignores libraries that this machine has installed.
         let found =
