@@ -1,5 +1,7 @@
 //! The operators that the model is made of, each with its shape rule.
 
+use std::borrow::Borrow;
+
 use super::{AttributeProto, Dim, Element, Graph, Role, Value, float, int, ints, shape, string};
 
 impl Graph<'_> {
@@ -109,9 +111,10 @@ impl Graph<'_> {
     }
 
     /// Joins along `axis`; `size` is the result's size there, which the builder cannot add up if it is named.
-    pub(crate) fn concat(&self, values: &[&Value], axis: usize, size: impl Into<Dim>) -> Value {
+    pub(crate) fn concat(&self, values: &[impl Borrow<Value>], axis: usize, size: impl Into<Dim>) -> Value {
+        let values: Vec<&Value> = values.iter().map(Borrow::borrow).collect();
         let mut dims = values[0].dims.clone();
-        for value in values {
+        for value in &values {
             let fits = value.dims.len() == dims.len()
                 && (0..dims.len()).all(|i| i == axis || value.dims[i] == dims[i]);
             if !fits {
@@ -119,7 +122,7 @@ impl Graph<'_> {
             }
         }
         dims[axis] = size.into();
-        self.node("Concat", values, vec![int("axis", axis as i64)], values[0].element, dims)
+        self.node("Concat", &values, vec![int("axis", axis as i64)], values[0].element, dims)
     }
 
     /// Splits the last axis into equal parts.
@@ -166,30 +169,18 @@ impl Graph<'_> {
         self.node("Gather", &[x, &index], vec![int("axis", axis as i64)], x.element, dims)
     }
 
-    /// Appends zeros to every axis, as many as `amounts` gives for it.
-    pub(crate) fn pad_end(&self, x: &Value, amounts: &[usize]) -> Value {
+    /// Adds zeros before and after every axis, as many as given for it.
+    pub(crate) fn pad(&self, x: &Value, before: &[usize], after: &[usize]) -> Value {
         let mut dims = x.dims.clone();
-        for (dim, amount) in dims.iter_mut().zip(amounts) {
-            if let Dim::Fixed(n) = dim {
-                *n += amount;
+        for (axis, amount) in before.iter().zip(after).map(|(a, b)| a + b).enumerate().filter(|(_, n)| *n > 0)
+        {
+            match &mut dims[axis] {
+                Dim::Fixed(n) => *n += amount,
+                Dim::Named(_) => self.fail(format!("Pad: axis {axis} of {:?} is free", x.dims)),
             }
         }
-        let pads: Vec<i64> = amounts.iter().map(|_| 0).chain(amounts.iter().map(|&n| n as i64)).collect();
-        let pads = self.integers("pads", &pads);
-        self.node("Pad", &[x, &pads], vec![], x.element, dims)
-    }
-
-    /// Prepends one row of zeros to `axis`.
-    pub(crate) fn pad_start(&self, x: &Value, axis: usize) -> Value {
-        let mut dims = x.dims.clone();
-        match &mut dims[axis] {
-            Dim::Fixed(n) => *n += 1,
-            Dim::Named(_) => self.fail(format!("Pad: axis {axis} of {:?} is free", x.dims)),
-        }
-        let mut pads = vec![0; 2 * dims.len()];
-        pads[axis] = 1;
-        let pads = self.integers("pads", &pads);
-        self.node("Pad", &[x, &pads], vec![], x.element, dims)
+        let pads: Vec<i64> = before.iter().chain(after).map(|&n| n as i64).collect();
+        self.node("Pad", &[x, &self.integers("pads", &pads)], vec![], x.element, dims)
     }
 
     pub(crate) fn sum(&self, x: &Value, axis: usize) -> Value {

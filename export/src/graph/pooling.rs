@@ -33,10 +33,10 @@ impl Graph<'_> {
         }
         let count = boxes.dims[0];
         let [from_x, from_y, to_x, to_y] = [0, 1, 2, 3].map(|i| self.slice(boxes, 1, i, i + 1));
-        let lines = self.bin_weights(&from_y, &to_y, bins, side);
-        let lines = self.reshape(&lines, &[count, bins.into(), side.into()]);
-        let columns = self.bin_weights(&from_x, &to_x, bins, side);
-        let columns = self.reshape(&columns, &[count, bins.into(), side.into()]);
+        let [lines, columns] = [(&from_y, &to_y), (&from_x, &to_x)].map(|(from, to)| {
+            let weights = self.bin_weights(from, to, bins, side);
+            self.reshape(&weights, &[count, bins.into(), side.into()])
+        });
         let columns = self.transpose(&columns, &[0, 2, 1]);
 
         // Boxes are rows of the first product and batches of the second: ONNX Runtime does not broadcast zero boxes.

@@ -256,10 +256,8 @@ impl RotaryTables {
         let tables = |name: &str, places: &[(usize, usize)], scale: f64| {
             let [cos, sin] = rotary_tables(places, scale, head, v.rope_theta);
             let dims = [places.len(), head / 2];
-            [
-                g.constant(&format!("rotary.{name}.cos"), &dims, &cos),
-                g.constant(&format!("rotary.{name}.sin"), &dims, &sin),
-            ]
+            [("cos", cos), ("sin", sin)]
+                .map(|(wave, table)| g.constant(&format!("rotary.{name}.{wave}"), &dims, &table))
         };
         let window = TokenOrder { grid: order.window, window: order.window };
         Self {
@@ -276,7 +274,7 @@ pub(super) fn partition(g: &Graph<'_>, x: &Value, order: TokenOrder, hidden: usi
     let n = padded / w;
     let mut x = g.reshape(x, &[grid, grid, hidden].map(Dim::from));
     if padded > grid {
-        x = g.pad_end(&x, &[padded - grid, padded - grid, 0]);
+        x = g.pad(&x, &[0; 3], &[padded - grid, padded - grid, 0]);
     }
     let x = g.transpose(&g.reshape(&x, &[n, w, n, w, hidden].map(Dim::from)), &[0, 2, 1, 3, 4]);
     g.reshape(&x, &[padded * padded, hidden].map(Dim::from))

@@ -135,7 +135,7 @@ impl<'w> Plan<'w> {
         let encoded = encode_sine(g, &ordered, &radians);
         let encoded = g.reshape(&encoded, &[classes, queries, (2 * width).into()]);
         let positions = g.perceptron(&encoded, &format!("{ROOT}.ref_point_head"), 2);
-        let query_positions = g.pad_start(&positions, 1);
+        let query_positions = g.pad(&positions, &[0, 1, 0], &[0; 3]);
 
         let by = self.axis_bias(g, boxes, "y");
         let bias = self.join_bias(g, &by, &self.axis_bias(g, boxes, "x"));
@@ -178,7 +178,7 @@ impl<'w> Plan<'w> {
             g.scale(&g.sub(&above, &below), (1.0 / BIAS_UNITS.ln()) as f32)
         });
         let bias = g.perceptron(&log, &format!("{ROOT}.box_rpb_embed_{axis}"), 2);
-        g.pad_start(&g.transpose(&bias, &[0, 3, 1, 2]), 2)
+        g.pad(&g.transpose(&bias, &[0, 3, 1, 2]), &[0, 0, 1, 0], &[0; 4])
     }
 
     /// Biases along y and x → `[C, heads, 1 + Q, P·P]`.

@@ -153,9 +153,9 @@ pub(super) fn encode_sine(g: &Graph<'_>, x: &Value, radians: &Value) -> Value {
     let stacked = [x.dims.as_slice(), &[radians.dims[axes], 1.into()]].concat();
     let x = g.reshape(x, &column);
     let angles = g.as_role(Role::Exact, |g| g.mul(&x, radians));
-    let [sin, cos] = ["Sin", "Cos"].map(|op| {
-        let values = g.as_role(Role::Exact, |g| g.unary(op, &angles));
+    let waves = ["Sin", "Cos"].map(|wave| {
+        let values = g.as_role(Role::Exact, |g| g.unary(wave, &angles));
         g.reshape(&values, &stacked)
     });
-    g.concat(&[&sin, &cos], axes + 1, 2)
+    g.concat(&waves, axes + 1, 2)
 }

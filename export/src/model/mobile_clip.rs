@@ -4,9 +4,9 @@ use super::Plan;
 use super::layers::{Folded, LinearLayer};
 use crate::checkpoint::Weights;
 use crate::config::MobileClip;
-use crate::contract::{TextPadding, dim, tensor};
+use crate::contract::{TextPadding, dim};
 use crate::fold::{BATCH_NORM_EPS, BatchNorm};
-use crate::graph::{Dim, Element, Graph, Value};
+use crate::graph::{Dim, Graph, Value};
 use crate::mixed_precision::{Block, Family};
 use ocelli_error::Result;
 
@@ -18,15 +18,8 @@ impl<'w> Plan<'w> {
         let graph = self.graph("text_encoder");
         let g = &graph;
         let t = &self.config().text;
-        let (classes, length) = (Dim::Named(dim::CLASSES), t.context_length);
-        let ids = g.input(tensor::INPUT_IDS, Element::I64, &[classes, length.into()]);
-        // Without a mask the graph does not use it, and the runtime passes it all the same.
-        let mask = g.input(tensor::ATTENTION_MASK, Element::I64, &[classes, length.into()]);
-
-        g.scope(format!("{ROOT}.embeddings"));
-        g.block(Block::whole(Family::Words));
-        let table = g.weight(&format!("{ROOT}.embeddings.token_embedding.weight"));
-        let tokens = g.gather_rows(&table, &ids);
+        let length = t.context_length;
+        let [tokens, mask] = self.embedded_tokens(g, ROOT);
         let name = format!("{ROOT}.embeddings.position_embedding.position_embedding");
         let (key, hidden) = (name.clone(), t.hidden);
         let positions = g.derived(&format!("{name}.resized"), &[length, hidden], move |weights| {

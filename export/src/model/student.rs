@@ -233,8 +233,7 @@ fn linear_attention<'w>(g: &Graph<'w>, x: &Value, name: &str, width: usize, head
     g.scope(name);
     let weight = g.weight(&format!("{name}.qkv.conv.weight"));
     let near = g.conv(x, &weight, None, 1, 0);
-    let weight = g.weight(&format!("{name}.aggreg.0.0.weight"));
-    let far = g.conv(&near, &weight, None, 1, 2);
+    let far = g.conv(&near, &g.weight(&format!("{name}.aggreg.0.0.weight")), None, 1, 2);
     let far = g.conv(&far, &g.weight(&format!("{name}.aggreg.0.1.weight")), None, 1, 0);
     let both = g.concat(&[&near, &far], 1, 6 * width);
     // Channels are grouped by heads, each with its queries, keys and values.

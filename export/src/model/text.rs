@@ -21,14 +21,8 @@ impl<'w> Plan<'w> {
         let graph = self.graph("text_encoder");
         let g = &graph;
         let t = &self.config().text;
-        let (classes, length) = (Dim::Named(dim::CLASSES), t.context_length);
-        let ids = g.input(tensor::INPUT_IDS, Element::I64, &[classes, length.into()]);
-        let mask = g.input(tensor::ATTENTION_MASK, Element::I64, &[classes, length.into()]);
-
-        g.scope(format!("{CLIP}.embeddings"));
-        g.block(Block::whole(Family::Words));
-        let table = g.weight(&format!("{CLIP}.embeddings.token_embedding.weight"));
-        let tokens = g.gather_rows(&table, &ids);
+        let length = t.context_length;
+        let [tokens, mask] = self.embedded_tokens(g, CLIP);
         let positions = g.weight(&format!("{CLIP}.embeddings.position_embedding.weight"));
         let mut x = g.add(&tokens, &positions);
 
@@ -47,6 +41,18 @@ impl<'w> Plan<'w> {
         }
         self.text_features(g, &x, CLIP);
         graph
+    }
+
+    /// The inputs: the tokens, embedded, `[C, L, hidden]`, and the mask, `[C, L]`. A graph that does not use the mask has it, too:
+    /// the runtime passes it all the same.
+    pub(super) fn embedded_tokens(&self, g: &Graph<'w>, root: &str) -> [Value; 2] {
+        let shape = [Dim::Named(dim::CLASSES), self.config().text.context_length.into()];
+        let [ids, mask] =
+            [tensor::INPUT_IDS, tensor::ATTENTION_MASK].map(|name| g.input(name, Element::I64, &shape));
+        g.scope(format!("{root}.embeddings"));
+        g.block(Block::whole(Family::Words));
+        let table = g.weight(&format!("{root}.embeddings.token_embedding.weight"));
+        [g.gather_rows(&table, &ids), mask]
     }
 
     /// A layer with attention and a feed-forward network.

@@ -88,7 +88,7 @@ impl<'w> Network<'_, 'w> {
             let frequencies = g.constant("pointer_frequencies", &[1, 1, half], &periods);
             let angles = g.mul(&offsets, &frequencies);
             let waves = ["Sin", "Cos"].map(|wave| g.unary(wave, &angles));
-            g.linear_layer(&g.concat(&[&waves[0], &waves[1]], 2, 2 * half), &layer)
+            g.linear_layer(&g.concat(&waves, 2, 2 * half), &layer)
         });
         g.reshape(&encoded, &[objects, pointers, 1.into(), encoded.dims[2]])
     }
@@ -232,7 +232,7 @@ impl<'w> Network<'_, 'w> {
         let [query, keys, values] = [query, keys, values].map(|x| g.split_last(x, heads));
         let mixed: Vec<Value> =
             (0..heads).map(|head| self.mix_head(g, &query[head], &keys[head], &values[head])).collect();
-        g.concat(&mixed.iter().collect::<Vec<_>>(), 2, self.width())
+        g.concat(&mixed, 2, self.width())
     }
 
     /// Attention of one head in basic operators, some rows after the other.
@@ -253,7 +253,7 @@ impl<'w> Network<'_, 'w> {
             .collect();
         match mixed.as_slice() {
             [whole] => whole.clone(),
-            parts => g.concat(&parts.iter().collect::<Vec<_>>(), 1, tokens),
+            parts => g.concat(parts, 1, tokens),
         }
     }
 }

@@ -171,21 +171,17 @@ impl<'w> Network<'_, 'w> {
     /// The outputs of the objects in their slots; `objects` has bucket · slots + slot.
     fn slot_outputs(&self, g: &Graph<'w>, decoded: &Decoded, upscaled: &Value, objects: &Value) {
         let (slots, width, side) = (self.slots(), self.width(), Dim::from(4 * self.grid()));
-        let of_slots = |g: &Graph<'w>, at: usize, count: usize| {
-            g.slice(&decoded.tokens, 1, at * slots, (at + count) * slots)
-        };
+        let of_slots =
+            |at: usize, count: usize| g.slice(&decoded.tokens, 1, at * slots, (at + count) * slots);
         let name = self.of("mask_decoder.pred_obj_score_head");
         g.scope(&name);
-        let tokens = of_slots(g, 0, 1);
-        let scores = g.join_axes(&g.three_layers(&tokens, &name), 0, PLACES);
+        let scores = g.join_axes(&g.three_layers(&of_slots(0, 1), &name), 0, PLACES);
         let score = g.reshape(&g.gather_rows(&scores, objects), &[OBJECTS]);
 
         let name = self.of("mask_decoder.iou_prediction_head");
         g.scope(&name);
-        let tokens = of_slots(g, 1, 1);
-        let ious = g.join_axes(&g.three_layers(&tokens, &name), 0, PLACES);
-        let tokens = of_slots(g, 2, MASKS);
-        let tokens = g.reshape(&tokens, &[BUCKETS, slots.into(), MASKS.into(), width.into()]);
+        let ious = g.join_axes(&g.three_layers(&of_slots(1, 1), &name), 0, PLACES);
+        let tokens = g.reshape(&of_slots(2, MASKS), &[BUCKETS, slots.into(), MASKS.into(), width.into()]);
         let tokens = g.join_axes(&tokens, 0, PLACES);
         let best = g.as_role(Role::Exact, |g| g.one_hot_of_largest(&ious));
         let kernels: Vec<Value> = (0..MASKS)
@@ -196,7 +192,7 @@ impl<'w> Network<'_, 'w> {
             })
             .collect();
         g.scope("masks");
-        let kernels = g.concat(&kernels.iter().collect::<Vec<_>>(), 1, MASKS);
+        let kernels = g.concat(&kernels, 1, MASKS);
         // The choice of a kernel saves the other masks.
         let [kernel, token] = [&kernels, &tokens].map(|x| g.matmul(&best, x));
         let iou = g.reduce("ReduceMax", &ious, 1);

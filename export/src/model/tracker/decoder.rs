@@ -177,7 +177,7 @@ impl<'w> Network<'_, 'w> {
     fn mask_kernels(&self, g: &Graph<'w>, decoded: &Decoded, masks: Range<usize>) -> Value {
         let count = masks.len();
         let kernels: Vec<Value> = masks.map(|mask| self.mask_kernel(g, decoded, mask)).collect();
-        g.concat(&kernels.iter().collect::<Vec<_>>(), 1, count)
+        g.concat(&kernels, 1, count)
     }
 
     /// The kernel of one of the four masks, `[B, 1, D/8]`.

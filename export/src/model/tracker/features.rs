@@ -27,15 +27,10 @@ impl<'w> Network<'_, 'w> {
         self.memory_features(g, &pixel);
         let layers = self.config().layers;
         g.scope("image_query");
-        let queries: Vec<Value> = (0..layers)
-            .map(|layer| {
-                g.linear(
-                    &image,
-                    &self.of(&format!("memory_attention.layers.{layer}.image_cross_attn.q_proj")),
-                )
-            })
-            .collect();
-        let queries = g.concat(&queries.iter().collect::<Vec<_>>(), 0, layers);
+        let name =
+            |layer: usize| self.of(&format!("memory_attention.layers.{layer}.image_cross_attn.q_proj"));
+        let queries: Vec<Value> = (0..layers).map(|layer| g.linear(&image, &name(layer))).collect();
+        let queries = g.concat(&queries, 0, layers);
         g.output(tensor::IMAGE_QUERY, &queries, &queries.dims);
         graph
     }

@@ -194,7 +194,7 @@ impl<'w> Network<'_, 'w> {
             let matrix = g.weight(&self.of("prompt_encoder.shared_embedding.positional_embedding"));
             let angles = g.scale(&g.matmul(&scaled, &matrix), TAU as f32);
             let waves = ["Sin", "Cos"].map(|wave| g.unary(wave, &angles));
-            g.concat(&[&waves[0], &waves[1]], 2, width)
+            g.concat(&waves, 2, width)
         })
     }
 
