@@ -63,7 +63,7 @@ const UNSUPPORTED: [&str; 5] = ["heic", "heif", "hif", "avif", "jxl"];
 /// `true` if the file name has the extension of an image format that [`Image::open`] does not read (HEIC, AVIF, JPEG XL), so
 /// that the file is an image and should not be ignored silently.
 pub fn has_unsupported_extension(path: &Path) -> bool {
-    path.extension().is_some_and(|e| UNSUPPORTED.contains(&e.to_string_lossy().to_lowercase().as_str()))
+    has_extension(path, &UNSUPPORTED)
 }
 
 pub use limits::{MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE};
