@@ -312,8 +312,10 @@ impl LibrarySearch {
 
 /// The Python packages with the library in some `site-packages`.
 fn packages_in(sites: &[PathBuf], library: &'static Library) -> Vec<(Place, PathBuf)> {
-    let packages = |site| library.python_packages.iter().flat_map(move |name| matching_folders(site, name));
-    sites.iter().flat_map(packages).map(|folder| (Place::Python, folder)).collect()
+    let folders = sites
+        .iter()
+        .flat_map(|site| library.python_packages.iter().flat_map(move |name| matching_folders(site, name)));
+    folders.map(|folder| (Place::Python, folder)).collect()
 }
 
 /// `true` if two paths lead to the same file.
