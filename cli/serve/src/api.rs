@@ -3,8 +3,8 @@
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{StatusCode, header};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::guard::guard;
 use crate::http::problem::{Problem, json_response};
-use crate::server::App;
+use crate::state::App;
 use crate::{detect, gallery, label_studio, page, sessions, video};
 
 /// The description of the API, without the refusals that many routes have in common.
@@ -30,10 +30,10 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/v1/detect", post(detect::detect))
         .route("/v1/segment", post(detect::segment))
         .route("/v1/video", get(video::video))
-        .route("/v1/gallery", get(gallery::list))
-        .route("/v1/gallery/{id}", get(gallery::read).put(gallery::save))
-        .route("/v1/gallery/{id}/image", get(gallery::image))
-        .route("/v1/gallery/{id}/thumbnail", get(gallery::thumbnail))
+        .route("/v1/gallery", get(gallery::routes::list))
+        .route("/v1/gallery/{id}", get(gallery::routes::read).put(gallery::routes::save))
+        .route("/v1/gallery/{id}/image", get(gallery::routes::image))
+        .route("/v1/gallery/{id}/thumbnail", get(gallery::routes::thumbnail))
         .route("/v1/videos", get(sessions::routes::videos))
         .nest("/v1/sessions", sessions::routes::router())
         .nest("/label-studio", label_studio::router())
@@ -48,20 +48,20 @@ async fn nothing_here() -> Problem {
     Problem::missing("there is nothing at this address; /openapi.json lists what there is")
 }
 
-async fn wrong_method(request: Request) -> Problem {
-    let (method, path) = (request.method(), request.uri().path());
+async fn wrong_method(method: Method, address: Uri) -> Problem {
+    let path = address.path();
     let message =
         format!("{method} {path}: this address takes another method; /openapi.json lists what there is");
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, message)
 }
 
 async fn health() -> Response {
-    json_response(StatusCode::OK, &json!({"status": "ok"}))
+    json_response(&json!({"status": "ok"}))
 }
 
 async fn openapi() -> Response {
     static WHOLE: LazyLock<Value> = LazyLock::new(|| described(OPENAPI));
-    json_response(StatusCode::OK, &*WHOLE)
+    json_response(&*WHOLE)
 }
 
 /// A description with what requests of each kind can be refused with.
@@ -88,7 +88,14 @@ fn described(text: &str) -> Value {
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (kind, app.metrics.text(&app)).into_response()
+    let now = [
+        ("queue_depth", "Pictures that wait for the engine.", app.engine.waiting() as i64),
+        ("free_slots", "Requests that are accepted before 503.", app.slots.free() as i64),
+        ("arriving", "Requests whose body arrives.", app.bodies.taken() as i64),
+        ("feature_cache_bytes", "Bytes of kept features.", app.engine.kept_bytes() as i64),
+        ("sessions", "Open sessions.", app.sessions.count() as i64),
+    ];
+    (kind, app.metrics.text(&app.about.engine, &app.about.model, &now)).into_response()
 }
 
 /// All that the page has to know.
@@ -97,7 +104,7 @@ async fn about(State(app): State<Arc<App>>) -> Response {
     let mut about = json!(app.about);
     about["version"] = json!(env!("CARGO_PKG_VERSION"));
     about["gallery"] = json!(app.gallery.is_some());
-    about["sessions"] = json!(app.about.clicks && app.sessions.can_open());
+    about["sessions"] = json!(app.about.clicks && app.sessions.load.is_some());
     about["videos"] = json!(app.config.videos.is_some());
     about["example"] = json!(page::EXAMPLE);
     about["limits"] = json!({
@@ -113,7 +120,7 @@ async fn about(State(app): State<Arc<App>>) -> Response {
         "session_seconds": limits.session_idle.as_secs_f64(),
         "seconds": limits.time.as_secs_f64(),
     });
-    json_response(StatusCode::OK, &about)
+    json_response(&about)
 }
 
 #[cfg(test)]

@@ -3,69 +3,45 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
 use ocelli::Detection;
 use ocelli::report::{DetectionRecord, timings};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
-use crate::engine::EngineAnswer;
+use crate::engine::{EngineAnswer, Task};
 use crate::extract::asked;
 use crate::http::body::off_the_workers;
 use crate::http::connections::Ends;
-use crate::http::problem::{self, json_response};
-use crate::objects::{ObjectQuestion, ObjectRecord};
+use crate::http::problem::{Answer, json_response};
+use crate::objects::ObjectQuestion;
 use crate::request::Question;
-use crate::server::App;
+use crate::state::App;
 
-/// The answer about a picture: for detections an entry of `ocelli detect --json`, without the file.
-#[derive(Serialize)]
-pub(crate) struct Answer {
-    width: u32,
-    height: u32,
-    #[serde(flatten)]
-    found: Items,
-    timing_ms: Map<String, Value>,
+/// The answer about a picture, with what is in it under a name.
+fn report(name: &str, answer: EngineAnswer<impl Serialize>) -> Value {
+    let EngineAnswer { width, height, items, times } = answer;
+    json!({"width": width, "height": height, (name): items, "timing_ms": timings(&times)})
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Items {
-    Detections(Vec<DetectionRecord>),
-    Objects(Vec<ObjectRecord>),
-}
-
-impl Answer {
-    fn new<T>(answer: EngineAnswer<T>, found: impl FnOnce(T) -> Items) -> Self {
-        let EngineAnswer { width, height, items, times } = answer;
-        Self { width, height, found: found(items), timing_ms: timings(&times) }
-    }
-
-    /// An answer with detections.
-    pub fn of_detections(answer: EngineAnswer<Vec<Detection>>) -> Self {
-        Self::new(answer, |items| Items::Detections(items.iter().map(Into::into).collect()))
-    }
+/// The answer about a picture with detections: an entry of `ocelli detect --json`, without the file.
+pub(crate) fn detections(
+    EngineAnswer { width, height, items, times }: EngineAnswer<Vec<Detection>>,
+) -> Value {
+    let items: Vec<DetectionRecord> = items.iter().map(Into::into).collect();
+    report("detections", EngineAnswer { width, height, items, times })
 }
 
 /// Detects in one picture.
-pub(crate) async fn detect(
-    State(app): State<Arc<App>>,
-    Ends { client, .. }: Ends,
-    request: Request,
-) -> problem::Answer {
-    let (picture, question, _slot) = asked::<Question>(&app, client, request).await?;
-    let found = app.engine.ask(client, picture, question).await?;
-    off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::of_detections(found)))).await
+pub(crate) async fn detect(State(app): State<Arc<App>>, ends: Ends, request: Request) -> Answer {
+    let (picture, question, _slot) = asked::<Question>(&app, ends.client, request).await?;
+    let found = app.engine.ask(ends.client, picture, |reply| Task::Detect(question, reply)).await?;
+    off_the_workers(move |_| Ok(json_response(&detections(found)))).await
 }
 
 /// Answers clicks on one picture: the masks of objects that clicks and boxes show.
-pub(crate) async fn segment(
-    State(app): State<Arc<App>>,
-    Ends { client, .. }: Ends,
-    request: Request,
-) -> problem::Answer {
+pub(crate) async fn segment(State(app): State<Arc<App>>, ends: Ends, request: Request) -> Answer {
     app.check_tracker("clicks")?;
-    let (picture, shown, _slot) = asked::<ObjectQuestion>(&app, client, request).await?;
-    let found = app.engine.segment(client, picture, shown).await?;
-    off_the_workers(move |_| Ok(json_response(StatusCode::OK, &Answer::new(found, Items::Objects)))).await
+    let (picture, shown, _slot) = asked::<ObjectQuestion>(&app, ends.client, request).await?;
+    let found = app.engine.ask(ends.client, picture, |reply| Task::Segment(shown, reply)).await?;
+    off_the_workers(move |_| Ok(json_response(&report("objects", found)))).await
 }

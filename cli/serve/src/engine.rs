@@ -50,10 +50,10 @@ pub(crate) struct EngineRequest {
 }
 
 /// The way back for an answer.
-type Reply<T> = oneshot::Sender<Result<EngineAnswer<T>>>;
+pub(crate) type Reply<T> = oneshot::Sender<Result<EngineAnswer<T>>>;
 
 /// A question about a picture, with the way back.
-enum Task {
+pub(crate) enum Task {
     Detect(Question, Reply<Vec<Detection>>),
     Segment(ObjectQuestion, Reply<Vec<ObjectRecord>>),
 }
@@ -66,18 +66,14 @@ impl Task {
 
     /// The tiles in which the picture is searched, with those of the server as the default.
     fn tiling(&self, of_server: Option<Tiling>, limits: &Limits) -> Result<Option<Tiling>> {
-        match self {
-            Self::Detect(question, _) => question.tiles.over(of_server, limits),
-            Self::Segment(..) => Ok(None),
-        }
+        let Self::Detect(question, _) = self else { return Ok(None) };
+        question.tiles.over(of_server, limits)
     }
 
     /// Refuses what does not fit a picture of `size` (width, height), before its features are computed.
     fn check(&self, size: (u32, u32)) -> Result<()> {
-        match self {
-            Self::Detect(..) => Ok(()),
-            Self::Segment(shown, _) => shown.check(size),
-        }
+        let Self::Segment(shown, _) = self else { return Ok(()) };
+        shown.objects.iter().try_for_each(|object| object.check(size))
     }
 
     fn fail(self, error: Error) {
@@ -109,6 +105,8 @@ struct Decoded {
 /// The engine's threads.
 pub(crate) struct Engine {
     queue: Arc<Queue<EngineRequest>>,
+    /// One for each device.
+    caches: Vec<Arc<Mutex<FeatureCache>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -131,7 +129,7 @@ impl Engine {
             let decode = move || decode_all(&queue, &sender, &caches, of_server, side, &limits);
             threads.push(named("decode", decode));
         }
-        for (detector, cache) in detectors.into_iter().zip(caches) {
+        for (detector, cache) in detectors.into_iter().zip(caches.clone()) {
             let (encoded, to_search) = sync_channel(0);
             let clicks = detector.model().manifest().has_tracker();
             let alone = detector.is_in_low_memory().then(Arc::default);
@@ -158,30 +156,11 @@ impl Engine {
                 PromptStage { text, encoder, alone, decoder, segmenter, options, metrics, limits };
             threads.push(named("prompts", move || second.run(&to_search)));
         }
-        Self { queue, threads: Mutex::new(threads) }
+        Self { queue, caches, threads: Mutex::new(threads) }
     }
 
-    /// Waits for what is found in a picture. Dropping the future withdraws the question.
-    pub async fn ask(
-        &self,
-        client: IpAddr,
-        picture: Bytes,
-        question: Question,
-    ) -> Result<EngineAnswer<Vec<Detection>>, Problem> {
-        self.answer(client, picture, |reply| Task::Detect(question, reply)).await
-    }
-
-    /// Waits for the masks of objects that are shown in a picture. Dropping the future withdraws the question.
-    pub async fn segment(
-        &self,
-        client: IpAddr,
-        picture: Bytes,
-        shown: ObjectQuestion,
-    ) -> Result<EngineAnswer<Vec<ObjectRecord>>, Problem> {
-        self.answer(client, picture, |reply| Task::Segment(shown, reply)).await
-    }
-
-    async fn answer<T>(
+    /// Waits for the answer to a question about a picture. Dropping the future withdraws the question.
+    pub async fn ask<T>(
         &self,
         client: IpAddr,
         picture: Bytes,
@@ -190,10 +169,7 @@ impl Engine {
         let (reply, answer) = oneshot::channel();
         let asking = Asking::default();
         self.queue.push(client, EngineRequest { picture, task: task(reply), withdrawn: asking.token() });
-        match answer.await {
-            Ok(found) => Ok(found?),
-            Err(_) => Err(Problem::stopping()),
-        }
+        Ok(answer.await.map_err(|_| Problem::stopping())??)
     }
 
     /// The questions that wait.
@@ -201,13 +177,16 @@ impl Engine {
         self.queue.len()
     }
 
+    /// Bytes of the features that are kept.
+    pub fn kept_bytes(&self) -> usize {
+        self.caches.iter().map(|cache| locked(cache).bytes()).sum()
+    }
+
     /// Ends the threads after the picture at hand.
     pub fn stop(&self) {
         self.queue.close();
         let threads = std::mem::take(&mut *locked(&self.threads));
-        for thread in threads {
-            drop(thread.join());
-        }
+        threads.into_iter().for_each(|thread| drop(thread.join()));
     }
 }
 
@@ -228,7 +207,7 @@ fn decode_all(
     while let Some(job) = queue.pop() {
         let key: Key = Sha256::digest(&job.picture).into();
         // Any device may take it.
-        let is_known = caches.iter().all(|cache| locked(cache).contains(&key, job.task.masks()));
+        let is_known = caches.iter().all(|cache| locked(cache).place(&key, job.task.masks()).is_some());
         let read = caught(undecodable, || {
             let tiling = job.task.tiling(of_server, limits)?;
             if let Some(tiling) = tiling {

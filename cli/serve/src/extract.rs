@@ -9,26 +9,23 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
-use crate::gallery::Gallery;
 use crate::http::body::{FORM, body, fields, kind_of, off_the_workers, read};
 use crate::http::connections::Ends;
 use crate::http::places::Place;
 use crate::http::problem::Problem;
 use crate::request::Asks;
-use crate::server::App;
 use crate::sessions::Session;
+use crate::state::App;
 
 /// A place among the requests that wait or run.
-pub(crate) struct Slot {
-    _place: Place,
-}
+pub(crate) struct Slot(#[expect(dead_code, reason = "it is held")] Place);
 
 impl FromRequestParts<Arc<App>> for Slot {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let client = Ends::from_request_parts(parts, app).await?.client;
-        Ok(Self { _place: app.slots.take(client)? })
+        app.slots.take(client).map(Self)
     }
 }
 
@@ -44,38 +41,6 @@ impl FromRequestParts<Arc<App>> for Of {
             .map_err(|error| Problem::new(error.status(), error.body_text()))?;
         let id = names.iter().find(|(name, _)| name == "id").map_or("", |(_, id)| id);
         app.sessions.get(id).map(Self)
-    }
-}
-
-/// The gallery, for a client.
-pub(crate) struct Files {
-    app: Arc<App>,
-    gallery: Arc<Gallery>,
-    client: IpAddr,
-}
-
-impl FromRequestParts<Arc<App>> for Files {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let missing = || Problem::missing("the server was started without a gallery");
-        let client = Ends::from_request_parts(parts, app).await?.client;
-        Ok(Self { app: app.clone(), gallery: app.gallery.clone().ok_or_else(missing)?, client })
-    }
-}
-
-impl Files {
-    /// Work with files, which has one of the places of requests until it is done, even if nobody waits for it any more.
-    pub async fn work<T: Send + 'static>(
-        self,
-        work: impl FnOnce(&Gallery) -> Result<T, Problem> + Send + 'static,
-    ) -> Result<T, Problem> {
-        let slot = self.app.slots.wait(self.client).await?;
-        off_the_workers(move |_| {
-            let _slot = slot;
-            work(&self.gallery)
-        })
-        .await
     }
 }
 

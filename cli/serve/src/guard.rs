@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::config::ServeConfig;
 use crate::http::connections::Ends;
 use crate::http::problem::Problem;
-use crate::server::App;
+use crate::state::App;
 
 /// The cookie that a browser gets for the token in the page's address.
 const COOKIE: &str = "ocelli_token";
@@ -28,10 +28,23 @@ const PARAMETERS: [(&str, &str); 3] = [
     ("/v1/sessions/{id}/download", "format"),
 ];
 
+/// No other page may show or read an answer with these headers.
+pub(crate) const ISOLATING: [(&str, &str); 5] = [
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+];
 /// Scripts and styles come from this server alone, and no page may embed this one.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
-                      media-src 'self' blob:; connect-src 'self'; manifest-src 'self'; form-action 'none'; \
-                      base-uri 'none'; frame-ancestors 'none'";
+const OF_PAGES: [(&str, &str); 2] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; \
+         connect-src 'self'; manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    ("permissions-policy", "camera=(self), microphone=(), geolocation=()"),
+];
 
 /// The hash of a token: comparing hashes takes the same time for every wrong token.
 fn hash_of(token: &str) -> [u8; 32] {
@@ -39,36 +52,30 @@ fn hash_of(token: &str) -> [u8; 32] {
 }
 
 /// Checks a request, limits its time, counts it, and adds the headers to its answer.
-pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(crate) async fn guard(
+    State(app): State<Arc<App>>,
+    route: Option<MatchedPath>,
+    ends: Ends,
+    request: Request,
+    next: Next,
+) -> Response {
     let start = std::time::Instant::now();
-    let route = request
-        .extensions()
-        .get::<axum::extract::MatchedPath>()
-        .map_or_else(|| "other".to_owned(), |path| path.as_str().to_owned());
-    let mut response = match admit(&app.config, &request) {
-        Err(problem) => {
-            let is_unauthorised = problem.status == StatusCode::UNAUTHORIZED;
-            let mut response = problem.into_response();
-            if is_unauthorised {
-                let ask = HeaderValue::from_static("Basic realm=\"ocelli\", charset=\"UTF-8\"");
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, ask);
-            }
-            response
+    let route = route.as_ref().map_or("other", MatchedPath::as_str);
+    let answered = async {
+        if let Some(welcome) = admit(&app.config, ends.server, &request)? {
+            return Ok(welcome);
         }
-        Ok(Some(welcome)) => welcome,
-        Ok(None) => {
-            let limits = &app.config.limits;
-            let query = request.uri().query().unwrap_or_default();
-            let checked = limits.check_declared(request.headers());
-            let answered = match checked.and_then(|()| check_parameters(&route, query)) {
-                Ok(()) => limits.in_time(next.run(request)).await,
-                Err(problem) => Err(problem),
-            };
-            answered.unwrap_or_else(Problem::into_response)
-        }
+        let limits = &app.config.limits;
+        limits.check_declared(request.headers())?;
+        check_parameters(route, request.uri().query().unwrap_or_default())?;
+        limits.in_time(next.run(request)).await
     };
-    app.metrics.answered(&route, response.status().as_u16(), start.elapsed().as_secs_f64());
-    add_headers(response.headers_mut());
+    let mut response = answered.await.unwrap_or_else(Problem::into_response);
+    app.metrics.answered(route, response.status().as_u16(), start.elapsed().as_secs_f64());
+    let headers = response.headers_mut();
+    add_headers(headers, &ISOLATING);
+    add_headers(headers, &OF_PAGES);
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
@@ -82,35 +89,17 @@ fn check_parameters(route: &str, query: &str) -> Result<(), Problem> {
     Err(Problem::bad(format!("parameter {name} of the address: expected {known}{expected}")))
 }
 
-fn add_headers(headers: &mut HeaderMap) {
-    isolate(headers);
-    insert(headers, "content-security-policy", POLICY);
-    insert(headers, "permissions-policy", "camera=(self), microphone=(), geolocation=()");
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-}
-
-/// No other page may show or read an answer with these headers.
-pub(crate) fn isolate(headers: &mut HeaderMap) {
-    for (name, value) in [
-        ("x-content-type-options", "nosniff"),
-        ("x-frame-options", "DENY"),
-        ("referrer-policy", "no-referrer"),
-        ("cross-origin-resource-policy", "same-origin"),
-        ("cross-origin-opener-policy", "same-origin"),
-    ] {
-        insert(headers, name, value);
+/// Adds headers in place of those that are there.
+pub(crate) fn add_headers(headers: &mut HeaderMap, all: &[(&'static str, &'static str)]) {
+    for (name, value) in all {
+        headers.insert(*name, HeaderValue::from_static(value));
     }
 }
 
-fn insert(headers: &mut HeaderMap, name: &'static str, value: &'static str) {
-    headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-}
-
 /// Lets a request in. A browser that opens the page with the token in its address is welcomed with a cookie.
-fn admit(config: &ServeConfig, request: &Request) -> Result<Option<Response>, Problem> {
+fn admit(config: &ServeConfig, own: IpAddr, request: &Request) -> Result<Option<Response>, Problem> {
     let headers = request.headers();
-    let ends = request.extensions().get::<Ends>().cloned();
-    let host = check_host(&config.hosts, request, ends.map(|ends| ends.server))?;
+    let host = check_host(&config.hosts, request, own)?;
     let is_upgrade = headers.contains_key(header::UPGRADE);
     // Other pages may link to the page and to the description, but not make the server work.
     let is_work = is_upgrade || request.uri().path().starts_with("/v1/");
@@ -119,12 +108,10 @@ fn admit(config: &ServeConfig, request: &Request) -> Result<Option<Response>, Pr
     }
     let token = config.token.as_deref().filter(|_| request.uri().path() != OPEN);
     let Some(hash) = token.map(hash_of) else { return Ok(None) };
+    let refused = |why| Problem::new(StatusCode::UNAUTHORIZED, why);
     if let Some(given) = token_of_page(request) {
         if hash_of(given) != hash {
-            return Err(Problem::new(
-                StatusCode::UNAUTHORIZED,
-                "the token in the address is not the server's",
-            ));
+            return Err(refused("the token in the address is not the server's"));
         }
         // Each proxy on the way adds its own; the first is that of the browser.
         let proto =
@@ -136,24 +123,21 @@ fn admit(config: &ServeConfig, request: &Request) -> Result<Option<Response>, Pr
         let to_page = [(header::LOCATION, HeaderValue::from_static("/")), (header::SET_COOKIE, cookie)];
         return Ok(Some((StatusCode::SEE_OTHER, to_page).into_response()));
     }
-    let known = tokens(headers).iter().any(|given| hash_of(given) == hash);
-    if known {
-        Ok(None)
-    } else {
-        Err(Problem::new(
-            StatusCode::UNAUTHORIZED,
-            "a token is needed: send it as `Authorization: Bearer TOKEN`, or open the page with ?token=TOKEN",
-        ))
+    if tokens(headers).iter().any(|given| hash_of(given) == hash) {
+        return Ok(None);
     }
+    Err(refused(
+        "a token is needed: send it as `Authorization: Bearer TOKEN`, or open the page with ?token=TOKEN",
+    ))
 }
 
 /// A page of another name that resolves to this machine must not reach it (DNS rebinding). Returns the host with its port.
-fn check_host<'r>(hosts: &[String], request: &'r Request, own: Option<IpAddr>) -> Result<&'r str, Problem> {
+fn check_host<'r>(hosts: &[String], request: &'r Request, own: IpAddr) -> Result<&'r str, Problem> {
     let in_address = request.uri().authority().map(axum::http::uri::Authority::as_str);
     let host = host_of(request);
     let is_known = |host: &str| {
         let is_name = |name: &String| name.eq_ignore_ascii_case(name_of(host));
-        is_this_machine(host, own) || hosts.iter().any(is_name)
+        is_this_machine(host, Some(own)) || hosts.iter().any(is_name)
     };
     if is_known(host) && in_address.is_none_or(is_known) {
         return Ok(host);

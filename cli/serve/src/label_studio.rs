@@ -10,23 +10,24 @@ pub(crate) mod pictures;
 mod regions;
 mod video;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::engine::Task as EngineTask;
 use crate::extract::Arrived;
 use crate::http::body::off_the_workers;
 use crate::http::limits::or_default;
 use crate::http::problem::{Answer, Problem, json_response};
 use crate::request::{Asked, Asks, Question};
-use crate::server::App;
+use crate::state::App;
 use drawn::{Context, Drawn};
 use labels::{LabelConfig, Task};
 use regions::{Region, drawn_regions, regions};
@@ -51,7 +52,7 @@ fn version(app: &App) -> String {
 }
 
 async fn health() -> Response {
-    json_response(StatusCode::OK, &json!({"status": "UP", "model_class": "Ocelli", "v2": true}))
+    json_response(&json!({"status": "UP", "model_class": "Ocelli", "v2": true}))
 }
 
 /// A labelling configuration, which has two names.
@@ -69,38 +70,37 @@ async fn setup(State(app): State<Arc<App>>, body: Arrived<Configuration>) -> Ans
         // A project has no configuration yet when it is made.
         tracing::info!("Label Studio: {}", problem.message);
     }
-    Ok(json_response(StatusCode::OK, &json!({"model_version": version(&app)})))
+    Ok(json_response(&json!({"model_version": version(&app)})))
 }
 
 async fn validate(State(app): State<Arc<App>>, body: Arrived<Configuration>) -> Answer {
     let limits = app.config.limits.clone();
     off_the_workers(move |_| LabelConfig::parse(&{ body }.asked.config, &limits).map(drop)).await?;
-    Ok(json_response(StatusCode::OK, &json!({"status": "ok"})))
+    Ok(json_response(&json!({"status": "ok"})))
 }
 
 async fn versions(State(app): State<Arc<App>>) -> Response {
-    json_response(StatusCode::OK, &json!({"versions": [version(&app)]}))
+    json_response(&json!({"versions": [version(&app)]}))
 }
 
 /// The model is not trained here.
 async fn nothing_to_train(_: Arrived<IgnoredAny>) -> Response {
     let said = json!({"status": "ok", "detail": "Ocelli is not trained by Label Studio"});
-    json_response(StatusCode::OK, &said)
+    json_response(&said)
 }
 
 async fn is_training() -> Response {
-    json_response(StatusCode::OK, &json!({"is_training": false, "job_status": "completed"}))
+    json_response(&json!({"is_training": false, "job_status": "completed"}))
 }
 
 #[derive(Deserialize)]
 struct Predict {
     tasks: Vec<Task>,
     label_config: String,
-    #[serde(default, deserialize_with = "or_default")]
-    params: Params,
+    params: Option<Params>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Params {
     /// Regions drawn with a smart tool; without them the labels of the configuration are searched for.
     context: Option<Context>,
@@ -136,83 +136,93 @@ enum PredictionTask {
     Video(Vec<Drawn>),
 }
 
+impl PredictionTask {
+    /// What a request asks for, within the limits.
+    fn of(app: &App, config: &LabelConfig, context: Option<Context>) -> Result<Self, Problem> {
+        let limits = &app.config.limits;
+        if config.video.is_some() {
+            let drawn = context.map(Context::drawn_in_video).unwrap_or_default();
+            limits.check_objects(drawn.len())?;
+            app.check_tracker("videos")?;
+            return Ok(Self::Video(drawn));
+        }
+        if let Some(drawn) = context.and_then(Context::drawn) {
+            limits.check_points(drawn.points.len())?;
+            app.check_tracker("smart tools")?;
+            return Ok(Self::Drawn(drawn));
+        }
+        let mut labels = Asked::default();
+        (labels.classes, labels.masks) = config.asks();
+        if labels.masks && !app.about.masks {
+            return Err(Problem::bad("polygons and brushes need masks, but the server runs without masks"));
+        }
+        Ok(Self::Labels(Question::of(labels, limits)?))
+    }
+}
+
 /// The predictions for some tasks. A picture that cannot be fetched or read has none, and the log says why; if that is so
 /// for all of them, the answer is the error.
 async fn predict(State(app): State<Arc<App>>, body: Arrived<Predict>) -> Answer {
     let Arrived { asked, client, place } = body;
-    let (limits, has_masks) = (app.config.limits.clone(), app.about.masks);
+    let reading = app.clone();
     let read = off_the_workers(move |_| {
         let _place = place;
-        let config = LabelConfig::parse(&asked.label_config, &limits)?;
-        if config.video.is_some() {
-            let drawn = asked.params.context.map(Context::drawn_in_video).unwrap_or_default();
-            limits.check_objects(drawn.len())?;
-            return Ok((asked.tasks, Arc::new(config), PredictionTask::Video(drawn)));
-        }
-        if let Some(drawn) = asked.params.context.and_then(Context::drawn) {
-            limits.check_points(drawn.points.len())?;
-            return Ok((asked.tasks, Arc::new(config), PredictionTask::Drawn(drawn)));
-        }
-        let mut labels = Asked::default();
-        (labels.classes, labels.masks) = config.asks();
-        if labels.masks && !has_masks {
-            return Err(Problem::bad("polygons and brushes need masks, but the server runs without masks"));
-        }
-        let question = Question::of(labels, &limits)?;
-        Ok((asked.tasks, Arc::new(config), PredictionTask::Labels(question)))
+        let config = LabelConfig::parse(&asked.label_config, &reading.config.limits)?;
+        let wanted = PredictionTask::of(&reading, &config, asked.params.and_then(|params| params.context))?;
+        Ok((asked.tasks, Arc::new(config), wanted))
     });
     let (tasks, config, wanted) = read.await?;
-    match wanted {
-        PredictionTask::Drawn(_) => app.check_tracker("smart tools")?,
-        PredictionTask::Video(_) => app.check_tracker("videos")?,
-        PredictionTask::Labels(_) => {}
-    }
     let _slot = app.slots.take(client)?;
     let mut results = Vec::new();
     let (mut failures, mut problem) = (0, None);
     for task in &tasks {
-        let found = async {
-            if let (PredictionTask::Video(drawn), Some((control, address))) =
-                (&wanted, config.video_of(|key| task.text(key)))
-            {
-                let video = app.pictures.get(address).await?;
-                let (regions, score) = video::predict(&app, client, control, video, drawn).await?;
-                return Ok((Regions::Video(regions), score));
-            }
-            let picture = app.pictures.get(config.picture_of(|key| task.text(key))?).await?;
-            let config = config.clone();
-            let (regions, score) = match &wanted {
-                PredictionTask::Video(_) => {
-                    return Err(Problem::bad(
-                        "a task has no video under the name that the configuration has",
-                    ));
-                }
-                PredictionTask::Labels(question) => {
-                    let found = app.engine.ask(client, picture, question.clone()).await?;
-                    let prompts = question.prompts.clone();
-                    off_the_workers(move |withdrawn| regions(&config, &prompts, &found, withdrawn)).await
-                }
-                PredictionTask::Drawn(drawn) => {
-                    let found = app.engine.segment(client, picture, drawn.shown()).await?;
-                    let label = drawn.label.clone();
-                    off_the_workers(move |withdrawn| drawn_regions(&config, &label, found, withdrawn)).await
-                }
-            }?;
-            Ok((Regions::Image(regions), score))
-        };
-        let predicted = match found.await {
-            Ok((result, score)) => Prediction { result, score, model_version: version(&app) },
-            Err(failed) => {
+        let (result, score) =
+            predicted(&app, client, &config, task, &wanted).await.unwrap_or_else(|failed| {
                 tracing::warn!("Label Studio, task {}: {}", task.id.0, failed.message);
                 (failures, problem) = (failures + 1, Some(failed));
-                Prediction { result: Regions::Image(Vec::new()), score: 0.0, model_version: version(&app) }
-            }
-        };
-        results.push(predicted);
+                (Regions::Image(Vec::new()), 0.0)
+            });
+        results.push(Prediction { result, score, model_version: version(&app) });
     }
     if let Some(problem) = problem.filter(|_| failures == results.len()) {
         return Err(problem);
     }
     let predictions = Predictions { results, model_version: version(&app) };
-    off_the_workers(move |_| Ok(json_response(StatusCode::OK, &predictions))).await
+    off_the_workers(move |_| Ok(json_response(&predictions))).await
+}
+
+/// The regions of a task's picture or video, and their score.
+async fn predicted(
+    app: &App,
+    client: IpAddr,
+    config: &Arc<LabelConfig>,
+    task: &Task,
+    wanted: &PredictionTask,
+) -> Result<(Regions, f32), Problem> {
+    let data = |key: &str| task.text(key);
+    let picture = async || app.pictures.get(config.picture_of(data)?).await;
+    let (regions, score) = match wanted {
+        PredictionTask::Video(drawn) => {
+            let missing = || Problem::bad("a task has no video under the name that the configuration has");
+            let (control, address) = config.video_of(data).ok_or_else(missing)?;
+            let video = app.pictures.get(address).await?;
+            let (regions, score) = video::predict(app, client, control, video, drawn).await?;
+            return Ok((Regions::Video(regions), score));
+        }
+        PredictionTask::Labels(question) => {
+            let (asked, prompts) = (question.clone(), question.prompts.clone());
+            let ask = |reply| EngineTask::Detect(asked, reply);
+            let found = app.engine.ask(client, picture().await?, ask).await?;
+            let config = config.clone();
+            off_the_workers(move |withdrawn| regions(&config, &prompts, &found, withdrawn)).await?
+        }
+        PredictionTask::Drawn(drawn) => {
+            let (shown, label) = (drawn.shown(drawn.size), drawn.label.clone());
+            let ask = |reply| EngineTask::Segment(shown, reply);
+            let found = app.engine.ask(client, picture().await?, ask).await?;
+            let config = config.clone();
+            off_the_workers(move |withdrawn| drawn_regions(&config, &label, found, withdrawn)).await?
+        }
+    };
+    Ok((Regions::Image(regions), score))
 }

@@ -15,6 +15,9 @@
 //! # }
 //! ```
 //!
+//! What requests share, from the engine to the sessions, is the `App` of `state`, which knows no route. The routes stand on it,
+//! `api` joins them, and `server` runs them.
+//!
 //! A request passes the checks of `guard` (host, origin, token), takes one of a limited number of slots, and waits in a
 //! queue that serves the clients in turn. Threads decode the pictures ahead of the threads that own the engines. A client
 //! that goes away gives its slot back, and its picture is skipped.
@@ -44,6 +47,7 @@ mod queue;
 mod request;
 mod server;
 mod sessions;
+mod state;
 mod video;
 
 pub use config::{LabelStudio, ServeConfig, random_token};

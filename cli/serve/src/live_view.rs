@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{Html, IntoResponse, Response};
@@ -20,9 +20,9 @@ use ocelli::{Error, ErrorKind, Image, Result, pipeline::FrameOutcome};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 
-use crate::guard::{check_origin, host_of, is_this_machine, isolate};
+use crate::guard::{ISOLATING, add_headers, check_origin, host_of, is_this_machine};
 use crate::http::connections::{self, Gauge};
-use crate::http::problem::Problem;
+use crate::http::problem::{Answer, Problem};
 
 /// Characters of a path that nobody guesses.
 const MIN_SECRET: usize = 8;
@@ -78,11 +78,10 @@ impl LiveView {
         let url = format!("http://{}{prefix}", listener.local_addr().map_err(failed)?);
         let (frames, receiver) = watch::channel(None);
         let places = Arc::new(Semaphore::new(VIEWERS));
-        let watched = Watched { frames: receiver, places: places.clone() };
+        let of_viewers = places.clone();
         let routes = Router::new()
             .route(&prefix, get(async || Html(PAGE)))
-            .route(&format!("{prefix}stream.mjpg"), get(stream))
-            .with_state(watched)
+            .route(&format!("{prefix}stream.mjpg"), get(async move || stream(receiver, of_viewers)))
             .layer(from_fn(move |request, next| checked(is_local, is_secret, request, next)));
         runtime.spawn(async move {
             let open = Gauge::default();
@@ -137,18 +136,9 @@ fn encoded(picture: &Image) -> Result<Bytes> {
     Ok(part.into())
 }
 
-#[derive(Clone)]
-struct Watched {
-    frames: watch::Receiver<Option<Bytes>>,
-    places: Arc<Semaphore>,
-}
-
-async fn stream(State(watched): State<Watched>) -> Response {
-    let Watched { mut frames, places } = watched;
-    let Ok(place) = places.try_acquire_owned() else {
-        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("{VIEWERS} viewers look already"))
-            .into_response();
-    };
+fn stream(mut frames: watch::Receiver<Option<Bytes>>, places: Arc<Semaphore>) -> Answer {
+    let full = |_| Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("{VIEWERS} viewers look already"));
+    let place = places.try_acquire_owned().map_err(full)?;
     let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
     tokio::spawn(async move {
         let _place = place;
@@ -162,7 +152,7 @@ async fn stream(State(watched): State<Watched>) -> Response {
         }
     });
     let kind = (header::CONTENT_TYPE, "multipart/x-mixed-replace; boundary=frame");
-    ([kind, (header::CACHE_CONTROL, "no-store")], Body::new(body)).into_response()
+    Ok(([kind, (header::CACHE_CONTROL, "no-store")], Body::new(body)).into_response())
 }
 
 /// Answers a request that may look. If the address is local, a page of another name that resolves to this machine must not
@@ -182,7 +172,7 @@ async fn checked(is_local: bool, is_secret: bool, request: Request, next: Next) 
         None => next.run(request).await,
     };
     if !is_secret {
-        isolate(response.headers_mut());
+        add_headers(response.headers_mut(), &ISOLATING);
     }
     response
 }

@@ -18,10 +18,18 @@ pub(crate) struct ObjectQuestion {
 }
 
 impl ObjectQuestion {
-    /// Refuses what is not in a picture of `size` (width, height).
-    pub fn check(&self, size: (u32, u32)) -> Result<()> {
-        self.objects.iter().try_for_each(|object| object.check(size))
+    /// One object: its points, each with whether the object is there, and a box around it.
+    pub fn one(points: Vec<([f32; 2], bool)>, bbox: Option<[f32; 4]>) -> Self {
+        Self { objects: vec![prompt(0, points, bbox)], multimask: false }
     }
+}
+
+fn prompt(number: usize, points: Vec<([f32; 2], bool)>, bbox: Option<[f32; 4]>) -> ObjectPrompt {
+    let mut prompt = ObjectPrompt::new(number.to_string());
+    for ([x, y], is_positive) in points {
+        prompt = prompt.with_point(x, y, is_positive);
+    }
+    bbox.into_iter().fold(prompt, |prompt, edges| prompt.with_box(edges.into()))
 }
 
 /// The mask of an object.
@@ -57,8 +65,7 @@ pub(crate) struct AskedObjects {
     image: Option<String>,
     #[serde(default)]
     objects: Objects,
-    #[serde(default, deserialize_with = "or_default")]
-    multimask: bool,
+    multimask: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -99,14 +106,8 @@ pub(crate) fn labelled(
 impl ShownObject {
     fn prompt(self, index: usize) -> Result<ObjectPrompt> {
         let refuse = |why| Error::invalid_argument(format!("object {index}: {why}"));
-        let mut prompt = ObjectPrompt::new(index.to_string());
-        for ([x, y], is_positive) in labelled(self.points, self.labels).map_err(refuse)? {
-            prompt = prompt.with_point(x, y, is_positive);
-        }
-        Ok(match self.bbox {
-            None => prompt,
-            Some(edges) => prompt.with_box(edges.into()),
-        })
+        let points = labelled(self.points, self.labels).map_err(refuse)?;
+        Ok(prompt(index, points, self.bbox))
     }
 }
 
@@ -125,7 +126,7 @@ impl Asks for ObjectQuestion {
             asked.objects.0.extend(more);
         } else {
             let is_true = serde_json::from_slice(value.trim_ascii());
-            asked.multimask = is_true.map_err(|_| wrong("expected true or false".into()))?;
+            asked.multimask = Some(is_true.map_err(|_| wrong("expected true or false".into()))?);
         }
         Ok(())
     }
@@ -139,6 +140,6 @@ impl Asks for ObjectQuestion {
             return Err(Error::invalid_argument(message));
         }
         let objects = objects.into_iter().enumerate().map(|(index, object)| object.prompt(index));
-        Ok(Self { objects: objects.collect::<Result<_>>()?, multimask: asked.multimask })
+        Ok(Self { objects: objects.collect::<Result<_>>()?, multimask: asked.multimask.unwrap_or_default() })
     }
 }

@@ -63,12 +63,9 @@ impl<J> Queue<J> {
 
     /// The number of jobs that somebody waits for.
     pub fn len(&self) -> usize {
-        locked(&self.state)
-            .turns
-            .iter()
-            .flat_map(|(_, jobs)| jobs)
-            .filter(|job| !(self.is_abandoned)(job))
-            .count()
+        let state = locked(&self.state);
+        let jobs = state.turns.iter().flat_map(|(_, jobs)| jobs);
+        jobs.filter(|job| !(self.is_abandoned)(job)).count()
     }
 
     /// Drops all jobs and ends those who wait for one.

@@ -222,12 +222,10 @@ fn prompts(classes: &[String], exemplars: &[ExemplarBox]) -> Result<Prompts> {
 
 /// The bytes of a picture in base64, or of a data URI.
 pub(crate) fn from_base64(text: &str) -> Result<Bytes, Problem> {
-    let text = match text.strip_prefix("data:") {
+    let text = match text.strip_prefix("data:").map(|uri| uri.split_once(";base64,")) {
         None => text,
-        Some(uri) => match uri.split_once(',') {
-            Some((kind, data)) if kind.ends_with(";base64") => data,
-            _ => return Err(Problem::bad("image: expected a data URI in base64")),
-        },
+        Some(Some((_, data))) => data,
+        Some(None) => return Err(Problem::bad("image: expected a data URI in base64")),
     };
     // Programs for mail, and `base64` itself, break it into lines.
     let text = if text.contains(|letter: char| letter.is_ascii_whitespace()) {

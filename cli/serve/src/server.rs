@@ -1,78 +1,28 @@
-//! The server: its state, which all requests share, its port, its end.
+//! The server: its port, its start, its end.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ocelli::builtin::vocabulary;
 use ocelli::{Cancellation, Detector, Error, ErrorKind, Result};
-use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
 use crate::api::router;
-use crate::config::{BUILT_IN, ServeConfig};
+use crate::config::ServeConfig;
 use crate::engine::Engine;
 use crate::gallery::Gallery;
 use crate::http::connections;
 use crate::http::places::Places;
-use crate::http::problem::Problem;
 use crate::label_studio::pictures::Pictures;
 use crate::metrics::Metrics;
 use crate::sessions::opened::listed;
 use crate::sessions::{Load, Sessions};
-
-/// The state of a server.
-pub(crate) struct App {
-    pub config: ServeConfig,
-    pub engine: Engine,
-    pub metrics: Arc<Metrics>,
-    /// For requests whose body arrives. They hold none of `slots`, so that slow ones do not hold up the others.
-    pub bodies: Places,
-    /// For videos: fewer than `slots`, so that they leave some of these to requests.
-    pub videos: Places,
-    /// For requests that wait or run.
-    pub slots: Places,
-    pub sessions: Sessions,
-    pub gallery: Option<Arc<Gallery>>,
-    pub pictures: Pictures,
-    pub about: About,
-    /// Turns true when the server is to stop.
-    pub stopping: watch::Receiver<bool>,
-}
-
-impl App {
-    /// Refuses what needs a model with a tracker, if there is none.
-    pub fn check_tracker(&self, purpose: &str) -> Result<(), Problem> {
-        if self.about.clicks {
-            return Ok(());
-        }
-        Err(Problem::bad(format!(
-            "{purpose}, {}: this model has no tracker; start the server with a checkpoint that has one, such as Meta's sam3.pt or \
-             facebook/sam3",
-            self.about.model
-        )))
-    }
-}
-
-/// The detector, for people.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct About {
-    pub engine: String,
-    pub model: String,
-    /// The names that the model knows, if they are few.
-    pub vocabulary: Vec<&'static str>,
-    pub masks: bool,
-    /// The model answers clicks.
-    pub clicks: bool,
-    pub confidence: f32,
-    pub nms: f32,
-}
+use crate::state::{About, App};
 
 /// A port and a gallery that are open, without a detector yet: clients wait.
 pub struct Bound {
     config: ServeConfig,
     listener: TcpListener,
-    address: SocketAddr,
     gallery: Option<Arc<Gallery>>,
     pictures: Pictures,
     load: Option<Load>,
@@ -81,7 +31,6 @@ pub struct Bound {
 /// A server that listens.
 pub struct Server {
     listener: TcpListener,
-    address: SocketAddr,
     app: Arc<App>,
     stop: watch::Sender<bool>,
 }
@@ -109,8 +58,7 @@ impl Bound {
             );
             Error::new(ErrorKind::Io, message).with_source(error)
         })?;
-        let address = listener.local_addr().map_err(|error| cannot_listen(&config, error))?;
-        Ok(Self { config, listener, address, gallery, pictures, load: None })
+        Ok(Self { config, listener, gallery, pictures, load: None })
     }
 
     /// Serves sessions as well: each loads a detector of its own, with masks.
@@ -123,7 +71,7 @@ impl Bound {
     /// [prepared](Detector::prepare). There can be `more` detectors of the same model with the same options, on other devices:
     /// each takes the next request when it is free.
     pub fn with(self, detector: Detector, more: Vec<Detector>) -> Server {
-        let Self { config, listener, address, gallery, pictures, load } = self;
+        let Self { config, listener, gallery, pictures, load } = self;
         let mut about = About::of(&detector, &config);
         for other in &more {
             about.engine += &format!(" and {}", other.engine());
@@ -145,14 +93,14 @@ impl Bound {
             stopping,
             config,
         };
-        Server { listener, address, app: Arc::new(app), stop }
+        Server { listener, app: Arc::new(app), stop }
     }
 }
 
 impl Server {
     /// The address of the page. If it listens on all addresses of the machine, the one that other machines reach.
     pub fn url(&self) -> String {
-        let mut address = self.address;
+        let mut address = self.listener.local_addr().unwrap_or(self.app.config.listen);
         if address.ip().is_unspecified() {
             address.set_ip(own_address().unwrap_or(Ipv4Addr::LOCALHOST.into()));
         }
@@ -170,10 +118,19 @@ impl Server {
     /// # Errors
     /// [`ErrorKind::Io`] if the system refuses threads or connections.
     pub fn run(self, cancellation: &Cancellation) -> Result<()> {
-        let Self { listener, app, stop, .. } = self;
+        let Self { listener, app, stop } = self;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| cannot_listen(&app.config, error))?;
-        let served = runtime.block_on(serve(listener, app.clone(), &stop, cancellation));
+        let limits = &app.config.limits;
+        let served = runtime.block_on(async {
+            let settings = connections::Settings { most: limits.connections, ..Default::default() };
+            let (open, end) = (&app.metrics.connections, cancelled(cancellation));
+            let open_ones = connections::serve(listener, router(&app), &settings, open, end).await?;
+            stop.send_replace(true);
+            app.sessions.stop();
+            drop(tokio::time::timeout(limits.time, open_ones.close()).await);
+            Ok::<_, std::io::Error>(())
+        });
         app.engine.stop();
         runtime.shutdown_timeout(Duration::from_secs(1));
         app.sessions.join();
@@ -193,49 +150,9 @@ fn cannot_listen(config: &ServeConfig, error: std::io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("cannot serve on {}: {error}", config.listen)).with_source(error)
 }
 
-async fn serve(
-    listener: TcpListener,
-    app: Arc<App>,
-    stop: &watch::Sender<bool>,
-    cancellation: &Cancellation,
-) -> std::io::Result<()> {
-    let most = app.config.limits.connections;
-    let settings = connections::Settings { most, ..connections::Settings::default() };
-    let open = &app.metrics.connections;
-    let open_ones =
-        connections::serve(listener, router(&app), &settings, open, cancelled(cancellation)).await?;
-    stop.send_replace(true);
-    app.sessions.stop();
-    drop(tokio::time::timeout(app.config.limits.time, open_ones.close()).await);
-    Ok(())
-}
-
 async fn cancelled(cancellation: &Cancellation) {
     let woken = Arc::new(Notify::new());
     let waker = woken.clone();
     let _hook = cancellation.on_cancel(move || waker.notify_one());
     woken.notified().await;
-}
-
-/// The name of a model for clients. Of a path it is the last part: where files lie is nobody's business.
-fn shown_name(model: &str) -> String {
-    let path = std::path::absolute(model).ok().filter(|path| path.exists());
-    let name = path.as_deref().map(|path| path.file_name().unwrap_or("model".as_ref()));
-    name.map_or_else(|| model.to_owned(), |name| name.to_string_lossy().into_owned())
-}
-
-impl About {
-    fn of(detector: &Detector, config: &ServeConfig) -> Self {
-        let manifest = detector.model().manifest();
-        let thresholds = manifest.thresholds;
-        Self {
-            engine: detector.engine().to_owned(),
-            model: shown_name(&config.model),
-            vocabulary: if config.model == BUILT_IN { vocabulary().to_vec() } else { Vec::new() },
-            masks: config.masks,
-            clicks: manifest.has_tracker(),
-            confidence: thresholds.confidence,
-            nms: thresholds.nms,
-        }
-    }
 }

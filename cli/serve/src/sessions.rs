@@ -25,7 +25,7 @@ use self::opened::{OpenedVideo, PICTURE_RATE, VideoFile};
 use self::results::{Changes, Results};
 use self::worker::Worker;
 use crate::config::random_token;
-use crate::engine::Engine;
+use crate::engine::{Engine, Task};
 use crate::http::body::off_the_workers;
 use crate::http::limits::Limits;
 use crate::http::places::Places;
@@ -39,7 +39,8 @@ type Work = Box<dyn FnOnce(&mut Worker) + Send>;
 
 /// The sessions that are open.
 pub(crate) struct Sessions {
-    load: Option<Load>,
+    /// Without it, sessions are refused.
+    pub load: Option<Load>,
     places: Places,
     limits: Limits,
     open: Mutex<HashMap<String, Arc<Session>>>,
@@ -49,8 +50,8 @@ pub(crate) struct Sessions {
 /// A session, for requests.
 pub(crate) struct Session {
     pub id: String,
-    work: Mutex<Sender<Work>>,
-    seen: Arc<SharedState>,
+    work: Sender<Work>,
+    pub seen: Arc<SharedState>,
     /// Its video; a session without one has the frames that clients push.
     file: Option<Arc<VideoFile>>,
 }
@@ -103,6 +104,7 @@ impl Drop for Running {
 }
 
 impl SharedState {
+    /// The results, as they are now.
     pub fn results(&self) -> MutexGuard<'_, Results> {
         locked(&self.results)
     }
@@ -114,20 +116,9 @@ impl SharedState {
 }
 
 impl Sessions {
-    /// Without `load`, sessions are refused.
     pub fn new(load: Option<Load>, limits: &Limits) -> Self {
-        Self {
-            load,
-            places: Places::new(limits.sessions),
-            limits: limits.clone(),
-            open: Mutex::default(),
-            threads: Mutex::default(),
-        }
-    }
-
-    /// `true` if the server has sessions.
-    pub fn can_open(&self) -> bool {
-        self.load.is_some()
+        let (places, limits) = (Places::new(limits.sessions), limits.clone());
+        Self { load, places, limits, open: Mutex::default(), threads: Mutex::default() }
     }
 
     /// The sessions that have not ended.
@@ -161,22 +152,20 @@ impl Sessions {
         let state = Mutex::new(State { id: id.clone(), frame_rate, video, ..State::default() });
         let seen = Arc::new(SharedState { state, ..SharedState::default() });
         let (sender, work) = channel();
-        let mut worker = Worker::new(load, window, source, self.limits.clone(), seen.clone());
+        let worker = Worker::new(load, window, source, self.limits.clone(), seen.clone());
         worker.note();
         let idle = self.limits.session_idle;
         let thread = std::thread::Builder::new().name("session".into()).spawn(move || {
             // Given back when the memory is.
             let _place = place;
-            serve(&mut worker, &work, idle);
-            drop(worker);
+            serve(worker, &work, idle);
         });
-        let failed = |error| {
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("no thread for a session: {error}"))
-        };
+        let full = StatusCode::SERVICE_UNAVAILABLE;
+        let failed = |error| Problem::new(full, format!("no thread for a session: {error}"));
         let mut threads = locked(&self.threads);
         threads.retain(|thread| !thread.is_finished());
         threads.push(thread.map_err(failed)?);
-        let session = Arc::new(Session { id: id.clone(), work: Mutex::new(sender), seen, file });
+        let session = Arc::new(Session { id: id.clone(), work: sender, seen, file });
         self.lock().insert(id, session.clone());
         Ok(session)
     }
@@ -220,13 +209,13 @@ impl Sessions {
 }
 
 /// Does what requests ask for, until nobody has asked for anything for the time `idle`.
-fn serve(worker: &mut Worker, work: &Receiver<Work>, idle: std::time::Duration) {
+fn serve(mut worker: Worker, work: &Receiver<Work>, idle: std::time::Duration) {
     let seen = worker.seen.clone();
     while let Ok(work) = work.recv_timeout(idle) {
         if seen.has_ended() {
             break;
         }
-        work(worker);
+        work(&mut worker);
     }
     seen.has_ended.store(true, SeqCst);
 }
@@ -235,13 +224,8 @@ impl Session {
     /// Its state now.
     pub fn state(&self) -> State {
         let state = locked(&self.seen.state).clone();
-        let changes = self.results().changes(state.objects.iter().map(|id| u64::from(*id)));
+        let changes = self.seen.results().changes(state.objects.iter().map(|id| u64::from(*id)));
         State { running: self.seen.is_running.load(SeqCst), changes, ..state }
-    }
-
-    /// The results, as they are now.
-    pub fn results(&self) -> MutexGuard<'_, Results> {
-        self.seen.results()
     }
 
     /// Somebody uses the session.
@@ -283,7 +267,7 @@ impl Session {
         let picture = self.picture(frame).await?;
         let shown = shown((picture.width(), picture.height()));
         let png = off_the_workers(move |_| Ok(Bytes::from(picture.view().encoded(ImageFormat::Png, 0)?)));
-        let found = engine.segment(client, png.await?, shown).await?;
+        let found = engine.ask(client, png.await?, |reply| Task::Segment(shown, reply)).await?;
         let object = found.items.into_iter().next().filter(|object| object.bbox.is_some());
         Ok(object.ok_or_else(|| Problem::bad(format!("frame {frame}: nothing is in the box")))?.mask)
     }
@@ -319,7 +303,7 @@ impl Session {
 
     /// Gives the thread something to do.
     fn send(&self, work: Work) -> Result<(), Problem> {
-        locked(&self.work).send(work).map_err(|_| gone())
+        self.work.send(work).map_err(|_| gone())
     }
 }
 
@@ -328,12 +312,9 @@ fn caught<T>(
     worker: &mut Worker,
     work: impl FnOnce(&mut Worker) -> Result<T, Problem>,
 ) -> Result<T, Problem> {
-    let done = catch_unwind(AssertUnwindSafe(|| work(worker))).unwrap_or_else(|_| {
-        Err(Problem::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "the session failed; see the log, and open another",
-        ))
-    });
+    let message = "the session failed; see the log, and open another";
+    let failed = |_| Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, message));
+    let done = catch_unwind(AssertUnwindSafe(|| work(worker))).unwrap_or_else(failed);
     worker.note();
     done
 }

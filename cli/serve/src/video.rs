@@ -16,13 +16,14 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade, rejection::WebSock
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use crate::detect::Answer;
+use crate::detect::detections;
+use crate::engine::Task;
 use crate::http::body::off_the_workers;
 use crate::http::connections::Ends;
 use crate::http::places::Place;
 use crate::http::problem::Problem;
 use crate::request::{Asks, Question};
-use crate::server::App;
+use crate::state::App;
 
 /// A client that is silent for this long is gone.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -40,7 +41,7 @@ pub(crate) async fn video(
     Ok(upgrade.on_upgrade(move |socket| async move { serve(&app, &ends, place, socket).await }))
 }
 
-type Work<'a> = Pin<Box<dyn Future<Output = (u64, Result<Value, Problem>)> + Send + 'a>>;
+type Work<'a> = Pin<Box<dyn Future<Output = Value> + Send + 'a>>;
 
 /// A frame that waits, and what the frames are searched for.
 #[derive(Default)]
@@ -77,14 +78,10 @@ async fn serve(app: &App, ends: &Ends, place: Place, mut socket: WebSocket) {
                 // Gone, silent or broken. The work is dropped, and so is its place in the queue.
                 _ => return,
             },
-            (number, answered) = async { work.as_mut().expect("checked below").await }, if work.is_some() => {
+            mut said = async { work.as_mut().expect("checked below").await }, if work.is_some() => {
                 work = None;
                 app.metrics.frames_done.fetch_add(1, Relaxed);
-                let mut said = match answered {
-                    Ok(answer) => answer,
-                    Err(problem) => json!({"error": problem.message}),
-                };
-                (said["frame"], said["dropped"]) = (json!(number), json!(frames.dropped));
+                said["dropped"] = json!(frames.dropped);
                 text(&said)
             }
             () = stopped(&mut stopping) => {
@@ -118,13 +115,8 @@ impl Frames {
                     (None, question) => Ok(question),
                     (Some(_), _) => Err(Problem::bad("image: expected each frame as a binary message")),
                 });
-                match question.await {
-                    Ok(question) => {
-                        self.question = Some(question);
-                        Some(json!({"ready": true}))
-                    }
-                    Err(problem) => Some(json!({"error": problem.message})),
-                }
+                let taken = question.await.map(|question| self.question = Some(question));
+                Some(taken.map_or_else(|problem| problem.json(), |()| json!({"ready": true})))
             }
             Message::Binary(picture) => {
                 app.metrics.frames_received.fetch_add(1, Relaxed);
@@ -145,17 +137,14 @@ impl Frames {
 }
 
 /// A frame waits for a slot, as a newer one takes its place meanwhile.
-async fn answer(
-    app: &App,
-    client: IpAddr,
-    number: u64,
-    picture: Bytes,
-    question: Question,
-) -> (u64, Result<Value, Problem>) {
+async fn answer(app: &App, client: IpAddr, number: u64, picture: Bytes, question: Question) -> Value {
     let work = async {
         let _slot = app.slots.wait(client).await?;
-        let found = app.engine.ask(client, picture, question).await?;
-        off_the_workers(move |_| Ok(json!(Answer::of_detections(found)))).await
+        let found = app.engine.ask(client, picture, |reply| Task::Detect(question, reply)).await?;
+        off_the_workers(move |_| Ok(detections(found))).await
     };
-    (number, app.config.limits.in_time(work).await.and_then(|answered| answered))
+    let answered = app.config.limits.in_time(work).await.and_then(|answered| answered);
+    let mut said = answered.unwrap_or_else(|problem| problem.json());
+    said["frame"] = json!(number);
+    said
 }

@@ -29,8 +29,6 @@ pub(super) struct FeatureCache {
     kept: VecDeque<CachedPicture>,
     /// The bytes of the picture that was kept last; the next one often has as many.
     last_bytes: usize,
-    /// The bytes that the metrics know of: they are those of all devices.
-    counted: i64,
     metrics: Arc<Metrics>,
 }
 
@@ -44,15 +42,11 @@ struct CachedPicture {
 
 impl FeatureCache {
     pub fn new(limit: usize, metrics: Arc<Metrics>) -> Self {
-        Self { limit, kept: VecDeque::new(), last_bytes: 0, counted: 0, metrics }
+        Self { limit, kept: VecDeque::new(), last_bytes: 0, metrics }
     }
 
-    /// `true` if a picture need not be decoded.
-    pub fn contains(&self, key: &Key, masks: bool) -> bool {
-        self.place(key, masks).is_some()
-    }
-
-    fn place(&self, key: &Key, masks: bool) -> Option<usize> {
+    /// The place of a picture with features that are enough for the question; it need not be decoded.
+    pub fn place(&self, key: &Key, masks: bool) -> Option<usize> {
         self.kept.iter().position(|kept| kept.key == *key && (kept.with_masks || !masks))
     }
 
@@ -81,13 +75,11 @@ impl FeatureCache {
             self.last_bytes = bytes;
             self.kept.push_back(CachedPicture { key, picture, with_masks, used: now });
         }
-        self.publish();
     }
 
     /// Drops all.
     pub fn clear(&mut self) {
         self.kept.clear();
-        self.publish();
     }
 
     /// Drops pictures until there is room for `bytes`. Returns the features of one of them.
@@ -101,14 +93,9 @@ impl FeatureCache {
         buffers
     }
 
-    fn bytes(&self) -> usize {
+    /// The bytes of what is kept.
+    pub fn bytes(&self) -> usize {
         self.kept.iter().map(|kept| kept.picture.features.bytes()).sum()
-    }
-
-    fn publish(&mut self) {
-        let bytes = self.bytes() as i64;
-        self.metrics.feature_bytes.fetch_add(bytes - self.counted, Relaxed);
-        self.counted = bytes;
     }
 }
 
@@ -129,6 +116,6 @@ mod tests {
         assert!(!finds(&keys[0], false, later(9)));
         assert_eq!(metrics.feature_hits.load(Relaxed), 2);
         cache.keep(keys[1], Arc::default(), true, later(9));
-        assert!(cache.contains(&keys[1], true) && !cache.contains(&keys[0], false));
+        assert!(cache.place(&keys[1], true).is_some() && cache.place(&keys[0], false).is_none());
     }
 }

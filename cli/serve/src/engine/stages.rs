@@ -6,15 +6,15 @@ use std::time::Instant;
 
 use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
-    Cancellation, Detection, Error, ErrorKind, Image, Result, StageTimes, locked,
+    Cancellation, Detection, Error, ErrorKind, Result, StageTimes, locked,
     stages::{
         ImageEncoder, ImageFeatures, ObjectSegmenter, PromptDecoder, TextEmbedder, TiledSearch, Wanted,
     },
-    tiles::{Tiling, WholePicture},
+    tiles::WholePicture,
 };
 
 use super::features::{FeatureCache, KEPT, Picture};
-use super::{Decoded, EngineAnswer, EngineRequest, Key, Reply, Task, caught, decode};
+use super::{Decoded, EngineAnswer, EngineRequest, Reply, Task, caught, decode};
 use crate::http::limits::Limits;
 use crate::metrics::Metrics;
 use crate::objects::{ObjectQuestion, ObjectRecord};
@@ -33,8 +33,14 @@ pub(super) type Alone = Option<Arc<Mutex<()>>>;
 
 /// A job whose picture has features.
 pub(super) struct Encoded {
+    task: Task,
+    work: Work,
+}
+
+/// What a task needs to be answered.
+struct Work {
     picture: Arc<Picture>,
-    job: EngineRequest,
+    withdrawn: Cancellation,
     start: Instant,
     times: StageTimes,
 }
@@ -55,7 +61,7 @@ impl BackboneStage {
     pub fn run(&mut self, decoded: &Mutex<Receiver<Decoded>>, encoded: &SyncSender<Encoded>) {
         loop {
             let next = locked(decoded).recv_timeout(KEPT);
-            let Decoded { key, image, tiling, job } = match next {
+            let mut decoded = match next {
                 Ok(decoded) => decoded,
                 Err(RecvTimeoutError::Timeout) => {
                     locked(&self.cache).clear();
@@ -63,44 +69,41 @@ impl BackboneStage {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            if job.is_abandoned() {
+            if decoded.job.is_abandoned() {
                 continue;
             }
             let (start, mut times) = (Instant::now(), StageTimes::default());
-            match caught(panicked, || self.picture(key, image, tiling, &job, &mut times)) {
+            let picture = caught(panicked, || self.picture(&mut decoded, &mut times));
+            let EngineRequest { task, withdrawn, .. } = decoded.job;
+            match picture {
                 Ok(picture) => {
-                    if encoded.send(Encoded { picture, job, start, times }).is_err() {
+                    let work = Work { picture, withdrawn, start, times };
+                    if encoded.send(Encoded { task, work }).is_err() {
                         return;
                     }
                 }
                 Err(error) => {
                     locked(&self.cache).clear();
                     self.metrics.failed();
-                    job.task.fail(error);
+                    task.fail(error);
                 }
             }
         }
     }
 
     /// The picture of a job, with the features that its question needs.
-    fn picture(
-        &mut self,
-        key: Key,
-        image: Option<Image>,
-        tiling: Option<Tiling>,
-        job: &EngineRequest,
-        times: &mut StageTimes,
-    ) -> Result<Arc<Picture>> {
+    fn picture(&mut self, decoded: &mut Decoded, times: &mut StageTimes) -> Result<Arc<Picture>> {
+        let Decoded { key, image, tiling, job } = decoded;
         // A picture that was known when it was to be decoded can be forgotten since.
-        let image = || image.map_or_else(|| decode(&job.picture, &self.limits), Ok);
-        if let Some(tiling) = tiling {
+        let mut image = || image.take().map_or_else(|| decode(&job.picture, &self.limits), Ok);
+        if let Some(tiling) = *tiling {
             let image = image()?;
             let size = (image.width(), image.height());
             let (features, in_tiles) = (ImageFeatures::default(), Some((image, tiling)));
             return Ok(Arc::new(Picture { size, features, in_tiles }));
         }
         let (masks, now) = (job.task.masks(), Instant::now());
-        if let Some(picture) = locked(&self.cache).find(&key, masks, now) {
+        if let Some(picture) = locked(&self.cache).find(key, masks, now) {
             return Ok(picture);
         }
         let image = image()?;
@@ -108,7 +111,7 @@ impl BackboneStage {
         let mut encoder = locked(&self.encoder);
         encoder.load()?;
         let wanted = Wanted { masks, hidden: self.clicks && encoder.backbone.has_hidden() };
-        let mut features = locked(&self.cache).make_room(&key);
+        let mut features = locked(&self.cache).make_room(key);
         let size = (image.width(), image.height());
         let encoded = encoder.encode_into(&image, wanted, &mut features, times);
         if self.alone.is_some() {
@@ -117,7 +120,7 @@ impl BackboneStage {
         encoded?;
         let with_masks = !encoder.backbone.supports_masks() || features.support_masks();
         let picture = Arc::new(Picture { size, features, in_tiles: None });
-        locked(&self.cache).keep(key, picture.clone(), with_masks, now);
+        locked(&self.cache).keep(*key, picture.clone(), with_masks, now);
         Ok(picture)
     }
 }
@@ -137,40 +140,32 @@ pub(super) struct PromptStage {
 impl PromptStage {
     /// Answers until no more pictures come.
     pub fn run(&mut self, encoded: &Receiver<Encoded>) {
-        while let Ok(Encoded { picture, job, start, times }) = encoded.recv() {
-            if job.is_abandoned() {
+        while let Ok(Encoded { task, work }) = encoded.recv() {
+            if work.withdrawn.is_cancelled() {
                 continue;
             }
-            let EngineRequest { task, withdrawn, .. } = job;
             match task {
                 Task::Detect(question, reply) => {
-                    self.answer(picture, start, times, reply, |stage, picture, times| {
-                        let found = stage.search(picture, &question, &withdrawn, times)?;
-                        let count = found.len();
-                        Ok((found, count))
-                    });
+                    self.answer(work, reply, Vec::len, |stage, work| stage.search(&question, work));
                 }
                 Task::Segment(shown, reply) => {
-                    self.answer(picture, start, times, reply, |stage, picture, times| {
-                        Ok((stage.segment(picture, &shown, &withdrawn, times)?, 0))
-                    });
+                    self.answer(work, reply, |_| 0, |stage, work| stage.segment(&shown, work));
                 }
             }
         }
     }
 
-    /// Sends what `work` finds; it also returns the number of detections.
+    /// Sends what `find` finds; `detections` counts them.
     fn answer<T>(
         &mut self,
-        picture: Arc<Picture>,
-        start: Instant,
-        mut times: StageTimes,
+        mut work: Work,
         reply: Reply<T>,
-        work: impl FnOnce(&mut Self, &Picture, &mut StageTimes) -> Result<(T, usize)>,
+        detections: fn(&T) -> usize,
+        find: impl FnOnce(&mut Self, &mut Work) -> Result<T>,
     ) {
         let shared = self.alone.clone();
         let alone = shared.as_deref().map(locked);
-        let found = caught(panicked, || work(self, &picture, &mut times));
+        let found = caught(panicked, || find(self, &mut work));
         if alone.is_some() {
             self.decoder.unload();
             self.segmenter.unload();
@@ -178,25 +173,21 @@ impl PromptStage {
             locked(&self.encoder).unload();
         }
         drop(alone);
+        let Work { picture, start, mut times, .. } = work;
         times.total = start.elapsed().as_secs_f64() * 1e3;
         let (width, height) = picture.size;
         // The backbone's stage may use its buffers again.
         drop(picture);
         match &found {
-            Ok((_, count)) => self.metrics.observe(&times, *count),
+            Ok(items) => self.metrics.observe(&times, detections(items)),
             Err(error) if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::InvalidArgument) => {}
             Err(_) => self.metrics.failed(),
         }
-        drop(reply.send(found.map(|(items, _)| EngineAnswer { width, height, items, times })));
+        drop(reply.send(found.map(|items| EngineAnswer { width, height, items, times })));
     }
 
-    fn search(
-        &mut self,
-        picture: &Picture,
-        question: &Question,
-        withdrawn: &Cancellation,
-        times: &mut StageTimes,
-    ) -> Result<Vec<Detection>> {
+    fn search(&mut self, question: &Question, work: &mut Work) -> Result<Vec<Detection>> {
+        let Work { picture, withdrawn, times, .. } = work;
         let start = Instant::now();
         let embedded = self.text.embed(&question.prompts)?;
         times.text = start.elapsed().as_secs_f64() * 1e3;
@@ -212,23 +203,17 @@ impl PromptStage {
         Ok(search.detect((&mut *encoder, &mut self.decoder), &mut whole, &embedded, times)?.items)
     }
 
-    fn segment(
-        &mut self,
-        picture: &Picture,
-        shown: &ObjectQuestion,
-        withdrawn: &Cancellation,
-        times: &mut StageTimes,
-    ) -> Result<Vec<ObjectRecord>> {
+    fn segment(&mut self, shown: &ObjectQuestion, work: &mut Work) -> Result<Vec<ObjectRecord>> {
         let start = Instant::now();
         let mut records = Vec::new();
         for (number, objects) in shown.objects.chunks(TOGETHER).enumerate() {
-            withdrawn.check().map_err(|_| Error::cancelled("the request was withdrawn"))?;
-            let masks = self.segmenter.segment_each(&picture.features, objects, shown.multimask)?;
+            work.withdrawn.check().map_err(|_| Error::cancelled("the request was withdrawn"))?;
+            let masks = self.segmenter.segment_each(&work.picture.features, objects, shown.multimask)?;
             for (index, masks) in (number * TOGETHER..).zip(masks) {
                 records.extend(masks.into_iter().map(|mask| ObjectRecord::new(index, mask)));
             }
         }
-        times.decode = start.elapsed().as_secs_f64() * 1e3;
+        work.times.decode = start.elapsed().as_secs_f64() * 1e3;
         Ok(records)
     }
 }

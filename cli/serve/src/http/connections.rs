@@ -1,22 +1,20 @@
 //! Accepts connections within a limit, and hands their requests to the routes.
 
-use std::convert::Infallible;
 use std::net::{IpAddr, TcpListener};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{FromRequestParts, Request};
+use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use hyper::body::Incoming;
+use axum::{Extension, Router};
 use hyper::server::conn::http1::Builder;
-use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tokio::sync::watch;
 use tokio_io_timeout::TimeoutStream;
-use tower_service::Service;
+use tower_layer::Layer;
 
 use super::places::{Place, Places};
 use super::problem::Problem;
@@ -68,13 +66,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Ends {
     pub client: IpAddr,
     pub server: IpAddr,
-    _held: Arc<ConnectionPlace>,
-}
-
-#[derive(Debug)]
-struct ConnectionPlace {
-    _place: Place,
-    _counted: Counted,
+    _held: Arc<(Place, Counted)>,
 }
 
 impl<S: Sync> FromRequestParts<S> for Ends {
@@ -139,14 +131,9 @@ pub(crate) async fn serve(
         drop(stream.set_nodelay(true));
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(settings.write_time));
-        let held = Arc::new(ConnectionPlace { _place: place, _counted: open.count() });
+        let held = Arc::new((place, open.count()));
         let ends = Ends { client: client.ip().to_canonical(), server: own.ip().to_canonical(), _held: held };
-        let routes = routes.clone();
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(ends.clone());
-            let mut routes = routes.clone();
-            async move { Ok::<_, Infallible>(routes.call(request).await.unwrap_or_else(|never| match never {})) }
-        });
+        let service = TowerToHyperService::new(Extension(ends).layer(routes.clone()));
         let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service).with_upgrades();
         let mut ended = ending.subscribe();
         tokio::spawn(async move {
@@ -167,6 +154,7 @@ pub(crate) async fn serve(
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
     use std::future::pending;
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, SocketAddr, TcpStream};

@@ -2,13 +2,12 @@
 //! the WebSocket, Label Studio and the gallery. Each comes before the work that grows with what it limits.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use ocelli::{Error, Image, Result};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
+use serde::de::{Deserializer, SeqAccess, Visitor};
 
 use super::problem::Problem;
 
@@ -88,49 +87,47 @@ pub(crate) fn refuse<T>(message: String) -> Result<T> {
 
 /// Refuses more than `most` of what a request has; `advice` is the end of the message.
 pub(crate) fn at_most(what: &str, count: usize, most: usize, advice: &str) -> Result<()> {
-    if count > most { refuse(format!("too many {what}: expected at most {most}{advice}")) } else { Ok(()) }
+    if count > most { refuse(too_many(what, most) + advice) } else { Ok(()) }
+}
+
+fn too_many(what: &str, most: usize) -> String {
+    format!("too many {what}: expected at most {most}")
 }
 
 impl Limits {
     /// Checks the limits themselves.
     pub(crate) fn check(&self) -> Result<()> {
-        for (name, value) in [
-            ("queue", self.queue),
-            ("connections", self.connections),
-            ("sessions", self.sessions),
-            ("session_bytes", usize::try_from(self.session_bytes).unwrap_or(usize::MAX)),
-            ("max_bytes", self.body_bytes),
-            ("max_classes", self.classes),
-            ("max_detections", self.detections),
-            ("max_pixels", usize::try_from(self.pixels).unwrap_or(usize::MAX)),
+        let (number, time) = ("at least 1", "a number of seconds above 0");
+        for (name, is_zero, expected) in [
+            ("queue", self.queue == 0, number),
+            ("connections", self.connections == 0, number),
+            ("sessions", self.sessions == 0, number),
+            ("session_bytes", self.session_bytes == 0, number),
+            ("max_bytes", self.body_bytes == 0, number),
+            ("max_classes", self.classes == 0, number),
+            ("max_detections", self.detections == 0, number),
+            ("max_pixels", self.pixels == 0, number),
+            ("timeout", self.time.is_zero(), time),
+            ("session_idle", self.session_idle.is_zero(), time),
         ] {
-            if value == 0 {
-                return Err(Error::argument(name, 0, "at least 1"));
+            if is_zero {
+                return Err(Error::argument(name, 0, expected));
             }
         }
         if self.classes > MOST_NAMES {
             let expected = format_args!("at most {MOST_NAMES}");
             return Err(Error::argument("max_classes", self.classes, expected));
         }
-        for (name, time) in [("timeout", self.time), ("session_idle", self.session_idle)] {
-            if time.is_zero() {
-                return refuse(format!("{name} is 0: expected a number of seconds above 0"));
-            }
-        }
         Ok(())
     }
 
     /// Refuses a body by the length that its headers declare, before it is read.
     pub(crate) fn check_declared(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let declared =
-            headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        match declared.filter(|length: &u64| *length > self.body_bytes as u64) {
-            None => Ok(()),
-            Some(length) => {
-                let message = format!("{length} bytes: the limit is {}", self.body_bytes);
-                Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message))
-            }
-        }
+        let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        let length = length.and_then(|length| length.parse::<u64>().ok());
+        let Some(length) = length.filter(|length| *length > self.body_bytes as u64) else { return Ok(()) };
+        let message = format!("{length} bytes: the limit is {}", self.body_bytes);
+        Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message))
     }
 
     /// Refuses a picture with too many pixels, or what is no picture, at the cost of reading its header.
@@ -211,67 +208,62 @@ impl Limits {
     }
 }
 
-/// The elements of a list, of which no more than the limit are kept.
-fn elements<'d, S: SeqAccess<'d>, T: Deserialize<'d>>(
-    list: &mut S,
+/// What `next` returns until it is `None`, of which no more than `most` are kept.
+pub(crate) fn elements<T, E: serde::de::Error>(
+    what: &str,
     most: usize,
-    too_many: impl FnOnce() -> String,
-) -> Result<Vec<T>, S::Error> {
+    mut next: impl FnMut() -> Result<Option<T>, E>,
+) -> Result<Vec<T>, E> {
     let mut elements = Vec::new();
-    while let Some(element) = list.next_element()? {
+    while let Some(element) = next()? {
         if elements.len() == most {
-            return Err(S::Error::custom(too_many()));
+            return Err(E::custom(too_many(what, most)));
         }
         elements.push(element);
     }
     Ok(elements)
 }
 
-/// Reads a list of names, or names separated by commas, as in a form. A list that no limit allows is not kept.
-pub(crate) fn names<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<String>, D::Error> {
-    struct Names;
-    impl<'d> Visitor<'d> for Names {
-        type Value = Vec<String>;
-
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("a list of names, or names separated by commas")
-        }
-
-        fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(Vec::new())
-        }
-
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
-            split_names(text).map_err(E::custom)
-        }
-
-        fn visit_seq<S: SeqAccess<'d>>(self, mut list: S) -> Result<Self::Value, S::Error> {
-            elements(&mut list, MOST_NAMES, too_many_names)
-        }
-    }
-    from.deserialize_any(Names)
+/// A list in a request, which is not kept if no limit allows it.
+struct List<T> {
+    what: &'static str,
+    most: usize,
+    expected: &'static str,
+    /// Reads a text in place of a list.
+    of_text: fn(&str) -> Result<Vec<T>, String>,
 }
 
-/// Reads a list of objects. A list that no limit allows is not kept.
-pub(crate) fn short_list<'d, D: Deserializer<'d>, T: Deserialize<'d>>(from: D) -> Result<Vec<T>, D::Error> {
-    struct List<T>(PhantomData<T>);
-    impl<'d, T: Deserialize<'d>> Visitor<'d> for List<T> {
-        type Value = Vec<T>;
+impl<'d, T: Deserialize<'d>> Visitor<'d> for List<T> {
+    type Value = Vec<T>;
 
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("a list of objects")
-        }
-
-        fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(Vec::new())
-        }
-
-        fn visit_seq<S: SeqAccess<'d>>(self, mut list: S) -> Result<Self::Value, S::Error> {
-            let too_many = || format!("too many objects: expected at most {MOST_OBJECTS}");
-            elements(&mut list, MOST_OBJECTS, too_many)
-        }
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.expected)
     }
-    from.deserialize_any(List(PhantomData))
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        (self.of_text)(text).map_err(E::custom)
+    }
+
+    fn visit_seq<S: SeqAccess<'d>>(self, mut list: S) -> Result<Self::Value, S::Error> {
+        elements(self.what, self.most, || list.next_element())
+    }
+}
+
+/// Reads a list of names, or names separated by commas, as in a form.
+pub(crate) fn names<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<String>, D::Error> {
+    let expected = "a list of names, or names separated by commas";
+    from.deserialize_any(List { what: "classes", most: MOST_NAMES, expected, of_text: split_names })
+}
+
+/// Reads a list of objects.
+pub(crate) fn short_list<'d, D: Deserializer<'d>, T: Deserialize<'d>>(from: D) -> Result<Vec<T>, D::Error> {
+    let expected = "a list of objects";
+    let of_text = |_: &str| Err("a text: expected a list of objects".to_owned());
+    from.deserialize_any(List { what: "objects", most: MOST_OBJECTS, expected, of_text })
 }
 
 /// Reads a value that can be left out, and `null` as if it was.
@@ -287,18 +279,14 @@ pub(crate) fn or_default<'d, D: Deserializer<'d>, T: Default + Deserialize<'d>>(
 /// The reason, if it is no such list, or there are more than any limit allows.
 pub(crate) fn split_names(text: &str) -> Result<Vec<String>, String> {
     #[derive(Deserialize)]
-    struct List(#[serde(deserialize_with = "names")] Vec<String>);
+    struct Names(#[serde(deserialize_with = "names")] Vec<String>);
     if text.trim_start().starts_with(['[', '{', '"']) {
-        let list = serde_json::from_str::<List>(text);
+        let list = serde_json::from_str::<Names>(text);
         let expected = "expected names separated by commas, or a list of names in JSON";
-        return list.map(|List(names)| names).map_err(|error| format!("classes, {error}: {expected}"));
+        return list.map(|Names(names)| names).map_err(|error| format!("classes, {error}: {expected}"));
     }
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     let names: Vec<String> =
         lines.flat_map(|line| line.split(',')).take(MOST_NAMES + 1).map(str::to_owned).collect();
-    if names.len() > MOST_NAMES { Err(too_many_names()) } else { Ok(names) }
-}
-
-fn too_many_names() -> String {
-    format!("too many classes: expected at most {MOST_NAMES}")
+    if names.len() > MOST_NAMES { Err(too_many("classes", MOST_NAMES)) } else { Ok(names) }
 }

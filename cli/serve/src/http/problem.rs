@@ -3,7 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ocelli::{Error, ErrorKind};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Characters of a message.
 const MOST_CHARACTERS: usize = 500;
@@ -51,24 +51,25 @@ impl Problem {
         Self { retry_after: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message) }
     }
 
+    /// The body of the answer.
+    pub fn json(&self) -> Value {
+        json!({"error": self.message})
+    }
+
     /// 503: the server stops.
     pub fn stopping() -> Self {
-        Self { retry_after: Some(5), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping") }
+        Self { retry_after: Some(5), ..Self::full("the server is stopping") }
     }
 }
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let status = match error.kind() {
-            ErrorKind::InvalidArgument | ErrorKind::InvalidData | ErrorKind::Mismatch => {
-                StatusCode::BAD_REQUEST
-            }
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        if status == StatusCode::INTERNAL_SERVER_ERROR {
-            tracing::warn!("{error}");
+        let message = without_folders(&error.to_string());
+        if let ErrorKind::InvalidArgument | ErrorKind::InvalidData | ErrorKind::Mismatch = error.kind() {
+            return Self::bad(message);
         }
-        Self::new(status, without_folders(&error.to_string()))
+        tracing::warn!("{error}");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     }
 }
 
@@ -94,23 +95,23 @@ fn without_folders(message: &str) -> String {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut response = json_response(self.status, &json!({"error": self.message}));
+        let mut response = (self.status, json_response(&self.json())).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let ask = HeaderValue::from_static("Basic realm=\"ocelli\", charset=\"UTF-8\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, ask);
         }
         response
     }
 }
 
 /// An answer in JSON, in one line.
-pub(crate) fn json_response(status: StatusCode, body: &impl serde::Serialize) -> Response {
-    match serde_json::to_vec(body) {
-        Ok(mut bytes) => {
-            bytes.push(b'\n');
-            (status, [(header::CONTENT_TYPE, "application/json")], bytes).into_response()
-        }
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+pub(crate) fn json_response(body: &impl serde::Serialize) -> Response {
+    let mut bytes = serde_json::to_vec(body).expect("the keys of answers are texts and numbers");
+    bytes.push(b'\n');
+    ([(header::CONTENT_TYPE, "application/json")], bytes).into_response()
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Label Studio's smart tools send key points and a rectangle that a person drew; they become a mask.
 
-use ocelli::{BoundingBox, ObjectPrompt};
 use serde::Deserialize;
 
-use crate::http::limits::{or_default, short_list};
+use crate::http::limits::short_list;
 use crate::objects::ObjectQuestion;
 
 /// The regions that Label Studio sends with an interactive prediction.
@@ -20,24 +19,18 @@ struct DrawnRegion {
     /// By default it is.
     is_positive: Option<bool>,
     /// Pixels of the upright picture.
-    #[serde(default, deserialize_with = "or_default")]
-    original_width: u32,
-    #[serde(default, deserialize_with = "or_default")]
-    original_height: u32,
+    original_width: Option<u32>,
+    original_height: Option<u32>,
     value: DrawnValue,
 }
 
 /// In per cent of the picture's sides.
 #[derive(Deserialize)]
 struct DrawnValue {
-    #[serde(default, deserialize_with = "or_default")]
-    x: f32,
-    #[serde(default, deserialize_with = "or_default")]
-    y: f32,
-    #[serde(default, deserialize_with = "or_default")]
-    width: f32,
-    #[serde(default, deserialize_with = "or_default")]
-    height: f32,
+    x: Option<f32>,
+    y: Option<f32>,
+    width: Option<f32>,
+    height: Option<f32>,
     /// The key frames of a rectangle in a video.
     #[serde(default, deserialize_with = "short_list")]
     sequence: Vec<KeyFrame>,
@@ -66,7 +59,7 @@ pub(super) struct Drawn {
     /// Edges in per cent.
     bbox: Option<[f32; 4]>,
     /// Width and height of the upright picture in pixels.
-    size: (u32, u32),
+    pub size: (u32, u32),
     /// Of a video, from 0.
     pub frame: usize,
 }
@@ -92,16 +85,14 @@ impl Context {
     pub fn drawn(self) -> Option<Drawn> {
         let mut drawn = Drawn::default();
         for DrawnRegion { kind, is_positive, original_width, original_height, value } in self.result {
+            let numbers = [value.x, value.y, value.width, value.height];
+            let [x, y, width, height] = numbers.map(Option::unwrap_or_default);
             match kind.as_str() {
-                "keypointlabels" | "keypoint" => {
-                    drawn.points.push(([value.x, value.y], is_positive.unwrap_or(true)));
-                }
-                "rectanglelabels" | "rectangle" => {
-                    drawn.bbox = Some([value.x, value.y, value.x + value.width, value.y + value.height]);
-                }
+                "keypointlabels" | "keypoint" => drawn.points.push(([x, y], is_positive.unwrap_or(true))),
+                "rectanglelabels" | "rectangle" => drawn.bbox = Some([x, y, x + width, y + height]),
                 _ => continue,
             }
-            drawn.size = (original_width, original_height);
+            drawn.size = (original_width.unwrap_or_default(), original_height.unwrap_or_default());
             let labels = value.keypointlabels.or(value.rectanglelabels).or(value.labels);
             if let Some(label) = labels.and_then(|labels| labels.into_iter().next()) {
                 drawn.label = label;
@@ -112,31 +103,24 @@ impl Context {
 }
 
 impl Drawn {
-    /// The object in pixels.
-    pub fn shown(&self) -> ObjectQuestion {
-        self.shown_in(self.size)
-    }
-
     /// The object in pixels of a picture of this width and height.
-    pub fn shown_in(&self, (width, height): (u32, u32)) -> ObjectQuestion {
+    pub fn shown(&self, (width, height): (u32, u32)) -> ObjectQuestion {
         let inside = |share: f32, side: u32| (share / 100.0 * side as f32).clamp(0.0, side as f32);
         // The edge is not a pixel.
         let pixel = |share: f32, side: u32| inside(share, side).min(side as f32 - 0.01);
-        let mut prompt = ObjectPrompt::new("0");
-        for ([x, y], is_positive) in &self.points {
-            prompt = prompt.with_point(pixel(*x, width), pixel(*y, height), *is_positive);
-        }
-        if let Some([x1, y1, x2, y2]) = self.bbox {
-            let [x1, x2] = [x1, x2].map(|x| inside(x, width));
-            let [y1, y2] = [y1, y2].map(|y| inside(y, height));
-            prompt = prompt.with_box(BoundingBox::new(x1, y1, x2, y2));
-        }
-        ObjectQuestion { objects: vec![prompt], multimask: false }
+        let points =
+            self.points.iter().map(|([x, y], is_on)| ([pixel(*x, width), pixel(*y, height)], *is_on));
+        let edges = |[x1, y1, x2, y2]: [f32; 4]| {
+            [inside(x1, width), inside(y1, height), inside(x2, width), inside(y2, height)]
+        };
+        ObjectQuestion::one(points.collect(), self.bbox.map(edges))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ocelli::{BoundingBox, ObjectPrompt};
+
     use super::*;
 
     #[test]
@@ -157,7 +141,7 @@ mod tests {
             .with_point(75.0, 99.99, true)
             .with_point(12.5, 6.25, false)
             .with_box(BoundingBox::new(25.0, 25.0, 125.0, 50.0));
-        assert_eq!(format!("{:?}", drawn.shown().objects), format!("{:?}", [expected]));
+        assert_eq!(format!("{:?}", drawn.shown(drawn.size).objects), format!("{:?}", [expected]));
         let video = r#"{"result": [{"type": "videorectangle", "value": {"labels": ["Car"], "sequence": [
             {"frame": 9, "x": 1, "y": 1, "width": 1, "height": 1, "enabled": false},
             {"frame": 3, "x": 10, "y": 20, "width": 30, "height": 40, "enabled": true}]}},

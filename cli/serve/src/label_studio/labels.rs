@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::http::limits::Limits;
+use crate::http::limits::{Limits, elements};
 use crate::http::problem::Problem;
 
 /// The form that a tag gives an instance.
@@ -24,8 +24,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Those of images.
-    const OF_IMAGES: [Self; 3] = [Self::Rectangle, Self::Polygon, Self::Brush];
+    const ALL: [Self; 4] = [Self::Rectangle, Self::Polygon, Self::Brush, Self::VideoRectangle];
 
     /// The type of its results, which is the name of its tag in lower case.
     pub fn kind(self) -> &'static str {
@@ -38,14 +37,16 @@ impl Shape {
     }
 }
 
+/// A label, and the phrases that are searched for it.
+type Label = (String, Vec<String>);
+
 /// A tag with labels for an image; or one for rectangles in a video, with those of the `Labels` tag for the same video.
 #[derive(Debug)]
 pub(super) struct Control {
     pub shape: Shape,
     pub from_name: String,
     pub to_name: String,
-    /// A label, and the phrases that are searched for it.
-    labels: Vec<(String, Vec<String>)>,
+    labels: Vec<Label>,
 }
 
 impl Control {
@@ -86,65 +87,34 @@ impl LabelConfig {
     /// # Errors
     /// 400 if it is wrong, or beyond the limits: each tag and each list of labels is counted before it is kept.
     pub fn parse(xml: &str, limits: &Limits) -> Result<Self, Problem> {
-        let mut reader = Reader::from_str(xml);
-        let mut config = Self { controls: Vec::new(), video: None, images: Vec::new(), videos: Vec::new() };
-        // The labels of videos, by the names of their tags.
-        let (mut rectangles, mut labels_of_videos) = (Vec::new(), Vec::new());
-        loop {
-            let event = reader.read_event().map_err(wrong)?;
-            let (tag, is_open) = match &event {
-                Event::Start(tag) => (tag, true),
-                Event::Empty(tag) => (tag, false),
-                Event::Eof => break,
-                _ => continue,
+        let tags = read_tags(xml, limits)?;
+        let shown = |kind: &str| -> Vec<(String, String)> {
+            let tags = tags.iter().filter(|tag| tag.kind == kind);
+            tags.map(|tag| (tag.name.clone(), tag.key.clone())).collect()
+        };
+        let (images, videos) = (shown("image"), shown("video"));
+        let control = |tag: &Tag| {
+            let shape = Shape::ALL.into_iter().find(|shape| shape.kind() == tag.kind)?;
+            let (labels, shown) = if shape == Shape::VideoRectangle {
+                let lists = tags.iter().filter(|list| list.kind == "labels" && list.to_name == tag.to_name);
+                (lists.flat_map(|list| list.labels.clone()).collect(), &videos)
+            } else {
+                (tag.labels.clone(), &images)
             };
-            let name = String::from_utf8_lossy(tag.local_name().as_ref()).into_owned();
-            let is = |known: &str| name.eq_ignore_ascii_case(known);
-            let (is_image, is_video) = (is("image"), is("video"));
-            let (is_rectangle, is_list) = (is("videorectangle"), is("labels"));
-            let shape = Shape::OF_IMAGES.into_iter().find(|shape| is(shape.kind()));
-            if is_image || is_video || is_rectangle || is_list || shape.is_some() {
-                let known = config.controls.len() + config.images.len() + config.videos.len();
-                limits.check_tags(known + rectangles.len() + labels_of_videos.len() + 1)?;
-            }
-            if let Some(shape) = shape {
-                let from_name = attribute(tag, "name")?.unwrap_or_default();
-                let to_name = attribute(tag, "toName")?.unwrap_or_default();
-                let labels = if is_open { read_labels(&mut reader, &name, limits)? } else { Vec::new() };
-                config.controls.push(Control { shape, from_name, to_name, labels });
-            } else if is_image || is_video {
-                let value = attribute(tag, "value")?.unwrap_or_default();
-                let key = value.trim_start_matches('$').to_owned();
-                let all = if is_image { &mut config.images } else { &mut config.videos };
-                all.push((attribute(tag, "name")?.unwrap_or_default(), key));
-            } else if is_rectangle {
-                rectangles.push((attribute(tag, "name")?, attribute(tag, "toName")?));
-            } else if is_list {
-                let to_name = attribute(tag, "toName")?;
-                let labels = if is_open { read_labels(&mut reader, &name, limits)? } else { Vec::new() };
-                labels_of_videos.push((to_name, labels));
-            }
-        }
-        for (from_name, to_name) in rectangles {
-            let labels = labels_of_videos.iter().filter(|(of, _)| *of == to_name);
-            let labels: Vec<_> = labels.flat_map(|(_, labels)| labels.clone()).collect();
-            let (Some(from_name), Some(to_name)) = (from_name, to_name) else { continue };
-            if !labels.is_empty() && config.videos.iter().any(|(name, _)| *name == to_name) {
-                let shape = Shape::VideoRectangle;
-                config.video.get_or_insert(Control { shape, from_name, to_name, labels });
-            }
-        }
-        let images = &config.images;
-        config.controls.retain(|control| {
-            !control.labels.is_empty() && images.iter().any(|(name, _)| *name == control.to_name)
-        });
-        if config.controls.is_empty() && config.video.is_none() {
+            let is_used = !labels.is_empty() && shown.iter().any(|(name, _)| *name == tag.to_name);
+            let (from_name, to_name) = (tag.name.clone(), tag.to_name.clone());
+            is_used.then_some(Control { shape, from_name, to_name, labels })
+        };
+        let controls = tags.iter().filter_map(control);
+        let (of_videos, controls): (Vec<_>, Vec<_>) =
+            controls.partition(|control| control.shape == Shape::VideoRectangle);
+        if controls.is_empty() && of_videos.is_empty() {
             return Err(wrong(
                 "expected RectangleLabels, PolygonLabels or BrushLabels with labels, for an Image; or VideoRectangle and Labels, \
                  for a Video",
             ));
         }
-        Ok(config)
+        Ok(Self { controls, video: of_videos.into_iter().next(), images, videos })
     }
 
     /// The phrases of all labels, each once, and true if masks are needed as well.
@@ -180,12 +150,47 @@ fn wrong(error: impl Display) -> Problem {
     Problem::bad(format!("labelling configuration: {error}"))
 }
 
+/// The tags that matter, in lower case.
+const TAGS: [&str; 7] =
+    ["image", "video", "videorectangle", "labels", "rectanglelabels", "polygonlabels", "brushlabels"];
+
+/// One of [`TAGS`].
+struct Tag {
+    kind: String,
+    name: String,
+    to_name: String,
+    /// The key of the task's data that it shows.
+    key: String,
+    labels: Vec<Label>,
+}
+
+fn read_tags(xml: &str, limits: &Limits) -> Result<Vec<Tag>, Problem> {
+    let mut reader = Reader::from_str(xml);
+    let mut tags = Vec::new();
+    loop {
+        let event = reader.read_event().map_err(wrong)?;
+        let (tag, is_open) = match &event {
+            Event::Start(tag) => (tag, true),
+            Event::Empty(tag) => (tag, false),
+            Event::Eof => return Ok(tags),
+            _ => continue,
+        };
+        let spelled = String::from_utf8_lossy(tag.local_name().as_ref()).into_owned();
+        let kind = spelled.to_ascii_lowercase();
+        if !TAGS.contains(&&*kind) {
+            continue;
+        }
+        limits.check_tags(tags.len() + 1)?;
+        let text = |name| Ok::<_, Problem>(attribute(tag, name)?.unwrap_or_default());
+        let (name, to_name, key) = (text("name")?, text("toName")?, text("value")?);
+        let has_labels = is_open && kind.ends_with("labels");
+        let labels = if has_labels { read_labels(&mut reader, &spelled, limits)? } else { Vec::new() };
+        tags.push(Tag { kind, name, to_name, key: key.trim_start_matches('$').to_owned(), labels });
+    }
+}
+
 /// The labels up to the end of the tag.
-fn read_labels(
-    reader: &mut Reader<&[u8]>,
-    parent: &str,
-    limits: &Limits,
-) -> Result<Vec<(String, Vec<String>)>, Problem> {
+fn read_labels(reader: &mut Reader<&[u8]>, parent: &str, limits: &Limits) -> Result<Vec<Label>, Problem> {
     let (mut labels, mut count) = (Vec::new(), 0);
     loop {
         match reader.read_event().map_err(wrong)? {
@@ -197,11 +202,8 @@ fn read_labels(
                 let phrases = attribute(&tag, "predicted_values")?.unwrap_or_else(|| value.clone());
                 count += phrases.split(',').count();
                 limits.check_classes(count)?;
-                let phrases: Vec<String> = phrases
-                    .split(',')
-                    .map(|phrase| phrase.trim().to_owned())
-                    .filter(|p| !p.is_empty())
-                    .collect();
+                let phrases = phrases.split(',').map(str::trim).filter(|phrase| !phrase.is_empty());
+                let phrases: Vec<String> = phrases.map(str::to_owned).collect();
                 if !phrases.is_empty() {
                     labels.push((value, phrases));
                 }
@@ -271,16 +273,7 @@ impl<'d> Deserialize<'d> for Data {
             }
 
             fn visit_map<M: MapAccess<'d>>(self, mut map: M) -> Result<Data, M::Error> {
-                let mut texts: Vec<(String, Text)> = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    if texts.len() == MOST_KEYS {
-                        return Err(M::Error::custom(format!(
-                            "the data of a task has more than {MOST_KEYS} keys"
-                        )));
-                    }
-                    texts.push(entry);
-                }
-                Ok(Data(texts))
+                elements("keys in the data of a task", MOST_KEYS, || map.next_entry()).map(Data)
             }
         }
         from.deserialize_map(Texts)

@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use ocelli::{Error, Result, locked};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -21,14 +22,14 @@ const CONNECT: Duration = Duration::from_secs(5);
 const FETCH: Duration = Duration::from_secs(30);
 /// Label Studio's access tokens live for five minutes.
 const TOKEN_LIFE: Duration = Duration::from_secs(240);
+/// What is encoded in an address if Label Studio did not.
+const ENCODED: AsciiSet =
+    CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'#');
 /// Paths under which Label Studio has pictures.
 const FOLDERS: [&str; 3] = ["/data/", "/storage-data/", "/tasks/"];
 
-/// The source of pictures.
-pub(crate) struct Pictures {
-    origin: Option<Origin>,
-    most: usize,
-}
+/// The source of pictures: without a Label Studio, data URIs alone.
+pub(crate) struct Pictures(Option<Origin>);
 
 /// A Label Studio.
 struct Origin {
@@ -39,17 +40,19 @@ struct Origin {
     /// The path of its own, without a slash at the end.
     base: String,
     token: Option<String>,
+    /// The most bytes of an answer.
+    most: usize,
     /// The token that a personal access token was exchanged for, and when.
     access: Mutex<Option<(String, Instant)>>,
 }
 
 impl Pictures {
-    /// Pictures of this Label Studio, of at most `most` bytes; without one, data URIs alone.
+    /// Pictures of this Label Studio, of at most `most` bytes.
     ///
     /// # Errors
     /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if the address is not `http://HOST`.
     pub fn new(studio: Option<&LabelStudio>, most: usize) -> Result<Self> {
-        Ok(Self { origin: studio.map(Origin::new).transpose()?, most })
+        Ok(Self(studio.map(|studio| Origin::new(studio, most)).transpose()?))
     }
 
     /// The picture at an address of a task.
@@ -57,7 +60,7 @@ impl Pictures {
         if address.starts_with("data:") {
             return from_base64(address);
         }
-        let Some(origin) = &self.origin else {
+        let Some(origin) = &self.0 else {
             return Err(Problem::bad(
                 "the picture lies in Label Studio: start the server with its address (`label_studio`) and a token",
             ));
@@ -66,14 +69,13 @@ impl Pictures {
         let failed = |why: String| {
             Problem::new(StatusCode::BAD_GATEWAY, format!("cannot fetch {path} from {}: {why}", origin.url))
         };
-        let token = origin.authorization(self.most).await.map_err(&failed)?;
-        let fetched = origin.request(Method::GET, &path, token, Bytes::new(), self.most).await;
-        fetched.map_err(failed)
+        let token = origin.authorization().await.map_err(&failed)?;
+        origin.request(Method::GET, &path, token, Bytes::new()).await.map_err(failed)
     }
 }
 
 impl Origin {
-    fn new(studio: &LabelStudio) -> Result<Self> {
+    fn new(studio: &LabelStudio, most: usize) -> Result<Self> {
         let wrong = |why: &str| Error::invalid_argument(format!("label_studio, {}: {why}", studio.url));
         let no_address = || wrong("expected an address such as http://127.0.0.1:8080");
         let uri: Uri = studio.url.parse().map_err(|_| no_address())?;
@@ -90,6 +92,7 @@ impl Origin {
             base: uri.path().trim_end_matches('/').to_owned(),
             host,
             token: studio.token.clone(),
+            most,
             access: Mutex::default(),
         })
     }
@@ -107,14 +110,7 @@ impl Origin {
             }
             None => return refuse("it is not in the Label Studio that the server was started with"),
         };
-        // What Label Studio did not encode is encoded here.
-        let is_plain = |byte: u8| {
-            byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'#')
-        };
-        let encoded: String = path
-            .bytes()
-            .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-            .collect();
+        let encoded = utf8_percent_encode(path, &ENCODED).to_string();
         let folders = encoded.split('?').next().unwrap_or_default().to_ascii_lowercase().replace("%2e", ".");
         let has_steps = folders.split(['/', '\\']).any(|part| part == "..") || folders.contains("%2f");
         if has_steps || !FOLDERS.iter().any(|folder| folders.starts_with(folder)) {
@@ -124,7 +120,7 @@ impl Origin {
     }
 
     /// The value of the header: a legacy token as it is, a personal access token exchanged for one that is valid for a short time.
-    async fn authorization(&self, most: usize) -> Result<Option<String>, String> {
+    async fn authorization(&self) -> Result<Option<String>, String> {
         let Some(token) = &self.token else { return Ok(None) };
         if token.split('.').count() != 3 {
             return Ok(Some(format!("Token {token}")));
@@ -135,7 +131,7 @@ impl Origin {
         }
         let body = json!({"refresh": token}).to_string().into();
         let path = format!("{}/api/token/refresh", self.base);
-        let answer = self.request(Method::POST, &path, None, body, most).await?;
+        let answer = self.request(Method::POST, &path, None, body).await?;
         let answer: Value = serde_json::from_slice(&answer).map_err(|error| error.to_string())?;
         let access = answer["access"].as_str().ok_or("it refused the token")?.to_owned();
         *locked(&self.access) = Some((access.clone(), Instant::now()));
@@ -149,14 +145,13 @@ impl Origin {
         path: &str,
         authorization: Option<String>,
         body: Bytes,
-        most: usize,
     ) -> Result<Bytes, String> {
         let work = async {
             let place = (self.host.trim_matches(['[', ']']), self.port);
             let stream =
                 timeout(CONNECT, TcpStream::connect(place)).await.map_err(|_| "it does not answer")??;
             let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
-            let connection = tokio::spawn(connection);
+            tokio::spawn(connection);
             let mut request = hyper::Request::builder()
                 .method(method)
                 .uri(path)
@@ -174,9 +169,7 @@ impl Origin {
                     _ => status.to_string().into(),
                 });
             }
-            let body = Limited::new(answer.into_body(), most).collect().await?;
-            drop(sender);
-            connection.abort();
+            let body = Limited::new(answer.into_body(), self.most).collect().await?;
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>(body.to_bytes())
         };
         timeout(FETCH, work).await.map_err(|_| "it took too long")?.map_err(|error| error.to_string())
@@ -189,8 +182,9 @@ mod tests {
 
     #[test]
     fn only_files_of_the_label_studio_are_fetched() {
-        let origin =
-            |url: &str| Origin::new(&LabelStudio { url: url.into(), token: None }).expect("it is an address");
+        let origin = |url: &str| {
+            Origin::new(&LabelStudio { url: url.into(), token: None }, 0).expect("it is an address")
+        };
         let plain = origin("http://ls:8080/");
         let below = origin("http://ls/studio");
         let cases = [
@@ -215,7 +209,7 @@ mod tests {
             assert_eq!(origin.path_of(address).ok().as_deref(), expected, "{address}");
         }
         for wrong in ["ls:8080", "https://ls", "ftp://ls", "", "/data"] {
-            assert!(Origin::new(&LabelStudio { url: wrong.into(), token: None }).is_err(), "{wrong}");
+            assert!(Origin::new(&LabelStudio { url: wrong.into(), token: None }, 0).is_err(), "{wrong}");
         }
     }
 }

@@ -53,8 +53,12 @@ pub(super) fn regions(
             config.controls.iter().filter_map(|control| Some((control, control.label_of(phrase)?)));
         add(&mut regions, labelled, number, detection, (found.width, found.height), withdrawn)?;
     }
-    let score = found.items.iter().map(|one| one.score).fold(f32::INFINITY, f32::min);
-    Ok((regions, if score.is_finite() { score } else { 0.0 }))
+    Ok((regions, lowest(found.items.iter().map(|one| one.score))))
+}
+
+/// The lowest score; 0 if there is none.
+pub(super) fn lowest(scores: impl Iterator<Item = f32>) -> f32 {
+    scores.min_by(f32::total_cmp).unwrap_or(0.0)
 }
 
 /// The regions of an object that was drawn, in the tags for masks that have its label, and its predicted IoU.

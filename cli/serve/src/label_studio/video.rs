@@ -3,6 +3,7 @@
 //! A video is followed in a session of its own, which ends with the request. Without a drawing, each phrase of the labels is looked
 //! for in all frames; a rectangle that a person drew becomes a mask on its first key frame, which is followed to the end.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -12,12 +13,13 @@ use serde_json::{Value, json};
 
 use super::drawn::Drawn;
 use super::labels::Control;
+use super::regions::lowest;
 use crate::http::body::off_the_workers;
 use crate::http::problem::Problem;
-use crate::server::App;
 use crate::sessions::Session;
 use crate::sessions::opened::OpenedVideo;
 use crate::sessions::worker::{AskedRun, Shows};
+use crate::state::App;
 
 /// A session that ends when nobody waits for the prediction any more.
 struct Own<'a> {
@@ -48,45 +50,21 @@ pub(super) async fn predict(
             let text = phrase.to_owned();
             own.session.ask(move |worker| worker.show(0, Shows::Text(text, None))).await?;
             own.follow(0).await?;
-            objects.extend(own.found(|_| label.to_owned()));
+            own.add_regions(control, |_| label, &mut objects);
         }
     } else {
         let first = drawn.iter().map(|one| one.frame).min().unwrap_or(0);
         for (number, one) in (0..).zip(drawn) {
-            let shown = |size| one.shown_in(size);
-            let mask = own.session.mask_of(&app.engine, client, one.frame, shown).await?;
+            let mask = own.session.mask_of(&app.engine, client, one.frame, |size| one.shown(size)).await?;
             let (frame, shows) = (one.frame, Shows::Mask(Some(number), mask));
             own.session.ask(move |worker| worker.show(frame, shows)).await?;
         }
         own.follow(first).await?;
-        objects = own.found(|id| drawn.get(id as usize).map_or_else(String::new, |one| one.label.clone()));
+        let label = |id: u64| drawn.get(id as usize).map_or("", |one| one.label.as_str());
+        own.add_regions(control, label, &mut objects);
     }
-    let state = own.session.state();
-    let duration = state.frames as f64 / state.frame_rate;
-    let score = objects.iter().map(|object| object.score).fold(f32::INFINITY, f32::min);
-    let regions = objects.into_iter().enumerate().map(|(number, object)| {
-        json!({
-            "id": format!("{}-{number}", control.from_name),
-            "from_name": control.from_name,
-            "to_name": control.to_name,
-            "type": control.shape.kind(),
-            "score": object.score,
-            "value": {
-                "framesCount": state.frames,
-                "duration": duration,
-                "sequence": object.sequence,
-                "labels": [object.label],
-            },
-        })
-    });
-    Ok((regions.collect(), if score.is_finite() { score } else { 0.0 }))
-}
-
-/// An object with its key frames.
-struct Followed {
-    label: String,
-    score: f32,
-    sequence: Vec<Value>,
+    let score = lowest(objects.iter().map(|(score, _)| *score));
+    Ok((objects.into_iter().map(|(_, region)| region).collect(), score))
 }
 
 impl Own<'_> {
@@ -95,19 +73,34 @@ impl Own<'_> {
         self.session.ask(move |worker| worker.run_to_end(&run)).await
     }
 
-    /// The objects that the session has followed.
-    fn found(&self, label: impl Fn(u64) -> String) -> Vec<Followed> {
+    /// Adds the scores and regions of the objects that the session has followed.
+    fn add_regions<'l>(
+        &self,
+        control: &Control,
+        label: impl Fn(u64) -> &'l str,
+        all: &mut Vec<(f32, Value)>,
+    ) {
         let state = self.session.state();
-        let frames = self.session.results().snapshot().frames;
-        let mut ids: Vec<u64> = frames.iter().flat_map(|frame| &frame.objects).map(|one| one.id).collect();
-        ids.sort_unstable();
-        ids.dedup();
+        let frames = self.session.seen.results().snapshot().frames;
+        let ids: BTreeSet<u64> = frames.iter().flat_map(|frame| &frame.objects).map(|one| one.id).collect();
         let size = (state.width as f32, state.height as f32);
-        let followed = |id| {
+        for id in ids {
             let (score, sequence) = sequence(&frames, id, size, state.frame_rate);
-            Followed { label: label(id), score, sequence }
-        };
-        ids.into_iter().map(followed).collect()
+            let region = json!({
+                "id": format!("{}-{}", control.from_name, all.len()),
+                "from_name": control.from_name,
+                "to_name": control.to_name,
+                "type": control.shape.kind(),
+                "score": score,
+                "value": {
+                    "framesCount": state.frames,
+                    "duration": state.frames as f64 / state.frame_rate,
+                    "sequence": sequence,
+                    "labels": [label(id)],
+                },
+            });
+            all.push((score, region));
+        }
     }
 }
 

@@ -62,12 +62,6 @@ pub(crate) struct Export {
     folder: TempDir,
 }
 
-/// The file.
-pub(crate) struct Exported {
-    pub file: File,
-    _folder: TempDir,
-}
-
 impl Export {
     /// Results of frames of this size, in pixels, at this many frames a second.
     ///
@@ -89,14 +83,14 @@ impl Export {
         Ok(Self { form, results, size, frame_rate, sink, path, folder })
     }
 
-    /// Writes the file: `picture` returns the picture of a frame, and is asked for each in order; only a video needs it.
+    /// Writes the file, and returns it with its folder: `picture` returns the picture of a frame, and is asked for each in order; only a video needs it.
     ///
     /// # Errors
     /// Those of the pictures and of writing.
     pub fn write(
         self,
         mut picture: impl FnMut(usize) -> Result<Option<Image>, Problem>,
-    ) -> Result<Exported, Problem> {
+    ) -> Result<(File, TempDir), Problem> {
         let Self { form, results, size, frame_rate, mut sink, path, folder } = self;
         let mut overlay = Overlay::new(Annotator::new(), OverlayOptions { tracks: true, trail_frames: 0 });
         for (number, frame) in results.frames.into_iter().enumerate() {
@@ -115,7 +109,7 @@ impl Export {
         if form == Form::Masks {
             zipped(&folder.path().join(MASKS), &path).map_err(failed)?;
         }
-        Ok(Exported { file: File::open(&path).map_err(failed)?, _folder: folder })
+        Ok((File::open(&path).map_err(failed)?, folder))
     }
 }
 

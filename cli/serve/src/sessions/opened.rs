@@ -138,10 +138,9 @@ pub(crate) fn listed(folder: Option<&Path>) -> Result<Vec<String>> {
                 .is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known)))
         }
     };
-    let name = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
-    let videos = entries.flatten().map(|entry| entry.path()).filter(|path| is_video(path));
-    let mut names: Vec<String> =
-        videos.filter_map(|path| name(&path)).filter(|name| !name.starts_with('.')).collect();
+    let videos = entries.flatten().filter(|entry| is_video(&entry.path()));
+    let names = videos.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
     names.sort();
     Ok(names)
 }

@@ -1,7 +1,7 @@
 //! `/v1/sessions`.
 
-use std::convert::Infallible;
 use std::io::Read;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -12,10 +12,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use http_body_util::channel::{Channel, Sender};
 use image::ImageFormat;
-use ocelli::{Mask, ObjectPrompt};
+use ocelli::Mask;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::export::{Export, Form};
 use super::opened::{self, OpenedVideo};
@@ -28,7 +28,7 @@ use crate::http::connections::Ends;
 use crate::http::limits::Limits;
 use crate::http::problem::{Answer, Problem, json_response};
 use crate::objects::{ObjectQuestion, labelled};
-use crate::server::App;
+use crate::state::App;
 
 /// The quality of pictures of frames, 1 to 100.
 const PICTURE_QUALITY: u8 = 85;
@@ -67,22 +67,24 @@ pub(crate) struct AskedPrompt {
 }
 
 impl AskedPrompt {
-    /// The frame, and what is shown on it.
-    pub fn shows(self, limits: &Limits) -> Result<(usize, Shows), Problem> {
+    /// What is shown on the frame. A box around an object, maybe with clicks on it, becomes its mask.
+    async fn shows(self, app: &App, session: &Session, client: IpAddr) -> Result<Shows, Problem> {
         let Self { frame, text, bbox, points, labels, mask, object } = self;
         if labels.is_some() && points.is_none() {
             return Err(Problem::bad("labels belong to points"));
         }
+        let limits = &app.config.limits;
         limits.check_points(points.as_ref().map_or(0, Vec::len))?;
         let points = points.map(|points| labelled(points, labels).map_err(Problem::bad)).transpose()?;
-        let shows = match (text, bbox, points, mask) {
+        Ok(match (text, bbox, points, mask) {
             (Some(text), bbox, None, None) if object.is_none() => {
                 limits.check_names([text.as_str()])?;
                 Shows::Text(text, bbox)
             }
             (None, Some(bbox), None, None) if object.is_none() => Shows::Box(bbox),
             (None, Some(bbox), points, None) => {
-                Shows::Object(object, shown(points.unwrap_or_default(), bbox))
+                let shown = ObjectQuestion::one(points.unwrap_or_default(), Some(bbox));
+                Shows::Mask(object, session.mask_of(&app.engine, client, frame, |_| shown).await?)
             }
             (None, None, Some(points), None) => Shows::Points(object, points),
             (None, None, None, Some(mask)) => Shows::Mask(object, mask),
@@ -92,15 +94,8 @@ impl AskedPrompt {
                      a mask and a box around it: a text, and a box without an object, start over",
                 ));
             }
-        };
-        Ok((frame, shows))
+        })
     }
-}
-
-fn shown(points: Vec<([f32; 2], bool)>, edges: [f32; 4]) -> ObjectQuestion {
-    let prompt = ObjectPrompt::new("0").with_box(edges.into());
-    let click = |prompt: ObjectPrompt, ([x, y], is_on): ([f32; 2], bool)| prompt.with_point(x, y, is_on);
-    ObjectQuestion { objects: vec![points.into_iter().fold(prompt, click)], multimask: false }
 }
 
 /// The routes below `/v1/sessions`.
@@ -122,18 +117,17 @@ pub(crate) fn router() -> Router<Arc<App>> {
 pub(crate) async fn videos(State(app): State<Arc<App>>, _slot: Slot) -> Answer {
     let folder = app.config.videos.clone();
     let videos = off_the_workers(move |_| Ok(opened::listed(folder.as_deref())?)).await?;
-    Ok(json_response(StatusCode::OK, &json!({"videos": videos})))
+    Ok(json_response(&json!({"videos": videos})))
 }
 
 /// Opens a session, with the video or the pictures of a form as its frames.
 async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: Request) -> Answer {
     app.check_tracker("sessions")?;
+    let limits = app.config.limits.clone();
     let place = app.bodies.take(client)?;
     let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
     if kind_of(&request) == FORM {
-        for (name, value) in
-            fields(request, Fields("video window stream", "image"), &app.config.limits).await?
-        {
+        for (name, value) in fields(request, Fields("video window stream", "image"), &limits).await? {
             match name.as_str() {
                 "image" => pictures.push(value),
                 "video" => upload = Some(value),
@@ -155,32 +149,26 @@ async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: R
     }
     let _slot = app.slots.take(client)?;
     drop(place);
-    let limits = app.config.limits.clone();
     let folder = app.config.videos.clone();
-    let video = off_the_workers(move |_| match (upload, asked.video) {
-        (Some(bytes), _) => OpenedVideo::upload(&bytes, asked.stream, &limits).map(Some),
-        (None, Some(name)) => match folder {
-            Some(folder) => OpenedVideo::of_folder(&folder, &name, asked.stream, &limits).map(Some),
-            None => Err(Problem::missing("the server was started without a folder of videos")),
-        },
-        (None, None) => Ok(None),
+    let video = off_the_workers(move |_| match (upload, asked.video, folder) {
+        (Some(bytes), ..) => OpenedVideo::upload(&bytes, asked.stream, &limits).map(Some),
+        (None, Some(name), Some(folder)) => {
+            OpenedVideo::of_folder(&folder, &name, asked.stream, &limits).map(Some)
+        }
+        (None, Some(_), None) => Err(Problem::missing("the server was started without a folder of videos")),
+        (None, None, _) => Ok(None),
     });
     let session = app.sessions.open(client, asked.window, video.await?)?;
     if let Err(problem) = append(&session, pictures, &app.config.limits).await {
         drop(app.sessions.end(&session.id));
         return Err(problem);
     }
-    Ok(json_response(StatusCode::CREATED, &session.state()))
+    Ok((StatusCode::CREATED, json_response(&session.state())).into_response())
 }
 
 /// Appends the pictures of a form, or a picture that is the body itself.
-async fn push(
-    State(app): State<Arc<App>>,
-    Of(session): Of,
-    Ends { client, .. }: Ends,
-    request: Request,
-) -> Answer {
-    let place = app.bodies.take(client)?;
+async fn push(State(app): State<Arc<App>>, Of(session): Of, ends: Ends, request: Request) -> Answer {
+    let place = app.bodies.take(ends.client)?;
     let mut pictures = Vec::new();
     if kind_of(&request) == FORM {
         let all = fields(request, Fields("", "image"), &app.config.limits).await?;
@@ -191,10 +179,10 @@ async fn push(
     } else {
         pictures.push(body(request).await?);
     }
-    let _slot = app.slots.take(client)?;
+    let _slot = app.slots.take(ends.client)?;
     drop(place);
     append(&session, pictures, &app.config.limits).await?;
-    Ok(json_response(StatusCode::OK, &session.state()))
+    Ok(json_response(&session.state()))
 }
 
 /// Decodes and appends one picture after the other, so that one is in memory besides those of the session.
@@ -208,7 +196,7 @@ async fn append(session: &Session, pictures: Vec<Bytes>, limits: &Limits) -> Res
 }
 
 async fn state(Of(session): Of) -> Response {
-    json_response(StatusCode::OK, &session.state())
+    json_response(&session.state())
 }
 
 async fn end(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<StatusCode, Problem> {
@@ -219,15 +207,10 @@ async fn end(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Stat
 /// Shows an object or a text on a frame.
 async fn show(State(app): State<Arc<App>>, Of(session): Of, body: Arrived<AskedPrompt>) -> Answer {
     let Arrived { asked, client, place } = body;
-    let (frame, shows) = asked.shows(&app.config.limits)?;
     let _slot = app.slots.take(client)?;
     drop(place);
-    let shows = match shows {
-        Shows::Object(object, shown) => {
-            Shows::Mask(object, session.mask_of(&app.engine, client, frame, |_| shown).await?)
-        }
-        other => other,
-    };
+    let frame = asked.frame;
+    let shows = asked.shows(&app, &session, client).await?;
     let (line, object) = session.ask(move |worker| worker.show(frame, shows)).await?;
     let mut answer = line.to_vec();
     if let Some(object) = object {
@@ -241,13 +224,13 @@ async fn show(State(app): State<Arc<App>>, Of(session): Of, body: Arrived<AskedP
 /// Forgets all objects and results.
 async fn reset(Of(session): Of) -> Answer {
     session.ask(Worker::reset).await?;
-    Ok(json_response(StatusCode::OK, &session.state()))
+    Ok(json_response(&session.state()))
 }
 
 async fn remove(Of(session): Of, Path((_, object)): Path<(String, String)>) -> Answer {
     let object = object.parse().map_err(|_| Problem::missing("objects have numbers"))?;
     session.ask(move |worker| worker.remove(object)).await?;
-    Ok(json_response(StatusCode::OK, &session.state()))
+    Ok(json_response(&session.state()))
 }
 
 /// Names an object; an empty name takes its name away. This can be done during a run.
@@ -260,13 +243,13 @@ async fn rename(
     let name = body.asked.name.split_whitespace().collect::<Vec<_>>().join(" ");
     app.config.limits.check_names([name.as_str()])?;
     let object: u32 = object.parse().map_err(|_| Problem::missing("objects have numbers"))?;
-    let is_known = session.state().objects.contains(&object) || session.results().has(u64::from(object));
+    let is_known = session.state().objects.contains(&object) || session.seen.results().has(u64::from(object));
     if !is_known {
         return Err(Problem::missing(format!("there is no object {object}")));
     }
     session.touch()?;
-    session.results().rename(u64::from(object), name);
-    Ok(json_response(StatusCode::OK, &session.state()))
+    session.seen.results().rename(u64::from(object), name);
+    Ok(json_response(&session.state()))
 }
 
 /// The picture of a frame, as a JPEG.
@@ -282,24 +265,19 @@ async fn picture(Of(session): Of, Path((_, frame)): Path<(String, String)>, _slo
 async fn results(Of(session): Of, address: Uri, _slot: Slot) -> Answer {
     let since = parameter(&address, "since").unwrap_or("0").parse();
     let since = since.map_err(|_| Problem::bad("since: expected a revision of the session"))?;
-    let lines = off_the_workers(move |_| Ok(session.results().since(since)));
+    let lines = off_the_workers(move |_| Ok(session.seen.results().since(since)));
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], lines.await?).into_response())
 }
 
 /// The results as a file: `?format=mp4`, `youtube-vis` or `masks`.
-async fn download(
-    State(app): State<Arc<App>>,
-    Of(session): Of,
-    Ends { client, .. }: Ends,
-    address: Uri,
-) -> Answer {
+async fn download(State(app): State<Arc<App>>, Of(session): Of, ends: Ends, address: Uri) -> Answer {
     let form = Form::named(parameter(&address, "format").unwrap_or_default())?;
-    let place = app.videos.take(client)?;
+    let place = app.videos.take(ends.client)?;
     session.touch()?;
     let begun = session.clone();
     let export = off_the_workers(move |_| {
         let state = begun.state();
-        let results = begun.results().snapshot();
+        let results = begun.seen.results().snapshot();
         Export::new(form, results, (state.width, state.height), state.frame_rate)
     });
     let export = export.await?;
@@ -330,11 +308,9 @@ fn send(
     let runtime = tokio::runtime::Handle::current();
     let gone = |_| Problem::missing("nobody takes it any more");
     // A source of its own: others look at other frames meanwhile.
-    let mut source = match (&session.file, form) {
-        (Some(file), Form::Mp4) => Some(file.source()?),
-        _ => None,
-    };
-    let mut exported = export.write(|frame| {
+    let file = session.file.as_ref().filter(|_| form == Form::Mp4);
+    let mut source = file.map(|file| file.source()).transpose()?;
+    let (mut file, _folder) = export.write(|frame| {
         session.touch()?;
         // Nothing is sent of an empty part, but that somebody takes it is seen.
         runtime.block_on(sender.send_data(Bytes::new())).map_err(gone)?;
@@ -347,7 +323,7 @@ fn send(
     let failed = |error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot read it: {error}"));
     loop {
         let mut part = vec![0; 1 << 18];
-        match exported.file.read(&mut part).map_err(failed)? {
+        match file.read(&mut part).map_err(failed)? {
             0 => return Ok(()),
             read => part.truncate(read),
         }
@@ -362,8 +338,10 @@ async fn propagate(State(app): State<Arc<App>>, Of(session): Of, body: Arrived<A
     let place = app.videos.take(client)?;
     let running = session.begin()?;
     let (begun, has_begun) = oneshot::channel();
-    let (lines, mut written) = mpsc::channel::<Bytes>(1);
+    let (mut lines, streamed) = Channel::<Bytes>::new(1);
+    let runtime = tokio::runtime::Handle::current();
     session.send(Box::new(move |worker: &mut Worker| {
+        let _place = place;
         // It ends before its client is told, who may ask for the next thing at once.
         let running = running;
         if let Err(problem) = caught(worker, |worker| worker.begin(&run)) {
@@ -374,7 +352,7 @@ async fn propagate(State(app): State<Arc<App>>, Of(session): Of, body: Arrived<A
         // Nobody waits for the run if this cannot be sent.
         if begun.send(Ok(())).is_ok() {
             drop(caught(worker, |worker| {
-                worker.run(&lines);
+                worker.run(|line| runtime.block_on(lines.send_data(line)).is_ok());
                 Ok(())
             }));
         }
@@ -382,14 +360,5 @@ async fn propagate(State(app): State<Arc<App>>, Of(session): Of, body: Arrived<A
         drop(lines);
     }))?;
     has_begun.await.map_err(|_| Problem::stopping())??;
-    let (mut sender, streamed) = Channel::<Bytes, Infallible>::new(1);
-    tokio::spawn(async move {
-        let _place = place;
-        while let Some(line) = written.recv().await {
-            if sender.send_data(line).await.is_err() {
-                return;
-            }
-        }
-    });
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::new(streamed)).into_response())
 }

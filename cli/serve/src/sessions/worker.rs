@@ -8,12 +8,10 @@ use axum::http::StatusCode;
 use ocelli::masklets::{Click, RunDirection, SessionSource, TrackedFrame, VideoSession, VideoSessionOptions};
 use ocelli::{Error, ErrorKind, Image, Mask, Prompt, Result, locked};
 use serde::Deserialize;
-use tokio::sync::mpsc::Sender;
 
 use super::{Load, SharedState};
-use crate::http::limits::{Limits, or_default};
+use crate::http::limits::Limits;
 use crate::http::problem::Problem;
-use crate::objects::ObjectQuestion;
 
 /// Pictures of a video file that a session has in memory.
 const KEPT_PICTURES: usize = 16;
@@ -23,8 +21,6 @@ pub(crate) enum Shows {
     /// Maybe with a box around an example.
     Text(String, Option<[f32; 4]>),
     Box([f32; 4]),
-    /// A box around the object, and clicks on it: they become its mask.
-    Object(Option<u32>, ObjectQuestion),
     /// x and y in pixels, and whether the object is there.
     Points(Option<u32>, Vec<([f32; 2], bool)>),
     Mask(Option<u32>, Mask),
@@ -34,8 +30,7 @@ pub(crate) enum Shows {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AskedRun {
-    #[serde(default, deserialize_with = "or_default")]
-    pub direction: RunDirection,
+    pub direction: Option<RunDirection>,
     pub start: Option<usize>,
     pub max_frames: Option<usize>,
 }
@@ -61,21 +56,12 @@ impl Worker {
     pub fn new(
         load: Load,
         window: Option<usize>,
-        video: Option<SessionSource>,
+        source: Option<SessionSource>,
         limits: Limits,
         seen: Arc<SharedState>,
     ) -> Self {
-        Self {
-            load,
-            window,
-            limits,
-            seen,
-            has_video: video.is_some(),
-            source: video,
-            session: None,
-            object_bytes: 0,
-            passed: BTreeSet::new(),
-        }
+        let (has_video, passed) = (source.is_some(), BTreeSet::new());
+        Self { load, window, limits, seen, source, session: None, has_video, object_bytes: 0, passed }
     }
 
     /// Appends a frame.
@@ -84,9 +70,8 @@ impl Worker {
     /// 413 if the session has no room for it; 400 if it has another size than the first.
     pub fn push(&mut self, image: Image) -> Result<(), Problem> {
         if self.has_video {
-            return Err(Problem::bad(
-                "the session has a video: frames can be appended to a session without one",
-            ));
+            let message = "the session has a video: frames can be appended to a session without one";
+            return Err(Problem::bad(message));
         }
         let size = (image.width(), image.height());
         // With a window an earlier frame leaves.
@@ -151,45 +136,35 @@ impl Worker {
                 session.add_exemplars(frame, Prompt::new(text).with_exemplar(example.into(), true))
             }
             Shows::Box(edges) => session.add_box(frame, edges.into()),
-            Shows::Object(..) => return Err(Problem::bad("expected the mask of the object")),
             Shows::Points(object, points) => {
                 let object = *shown.insert(object.unwrap_or_else(|| session.next_object()));
-                let click = |([x, y], is_foreground): ([f32; 2], bool)| Click {
-                    x: x / width as f32,
-                    y: y / height as f32,
-                    is_foreground,
-                };
-                let is_inside =
-                    |[x, y]: [f32; 2]| (0.0..width as f32).contains(&x) && (0.0..height as f32).contains(&y);
+                let (w, h) = (width as f32, height as f32);
+                let is_inside = |[x, y]: [f32; 2]| (0.0..w).contains(&x) && (0.0..h).contains(&y);
                 if let Some(([x, y], _)) = points.iter().find(|(point, _)| !is_inside(*point)) {
                     let message = format!("point {x},{y} is outside the frame of {width} × {height} pixels");
                     return Err(Problem::bad(message));
                 }
-                let clicks: Vec<Click> = points.into_iter().map(click).collect();
-                session.add_points(object, frame, &clicks)
+                let clicks =
+                    points.iter().map(|([x, y], on)| Click { x: x / w, y: y / h, is_foreground: *on });
+                session.add_points(object, frame, &clicks.collect::<Vec<_>>())
             }
             Shows::Mask(object, mask) => {
                 let object = *shown.insert(object.unwrap_or_else(|| session.next_object()));
-                if (mask.width() as usize, mask.height() as usize) != (width, height) {
-                    return Err(Problem::bad(format!(
-                        "the mask has {} × {} pixels: expected those of the frame, {width} × {height}",
-                        mask.width(),
-                        mask.height()
-                    )));
+                let (w, h) = (mask.width(), mask.height());
+                if (w as usize, h as usize) != (width, height) {
+                    let expected = format!("expected those of the frame, {width} × {height}");
+                    return Err(Problem::bad(format!("the mask has {w} × {h} pixels: {expected}")));
                 }
                 session.add_mask(object, frame, &mask)
             }
         };
         // A text or a box starts over.
-        match shown {
-            None => {
-                self.passed.clear();
-                self.seen.results().start_over(text);
-            }
-            Some(object) if found.is_ok() && !before.contains(&object) => {
-                self.seen.results().begin(u64::from(object));
-            }
-            Some(_) => {}
+        if shown.is_none() {
+            self.passed.clear();
+            self.seen.results().start_over(text);
+        }
+        if let Some(object) = shown.filter(|object| found.is_ok() && !before.contains(object)) {
+            self.seen.results().begin(u64::from(object));
         }
         Ok((self.keep(found?), shown))
     }
@@ -216,20 +191,21 @@ impl Worker {
     /// # Errors
     /// Those of the session.
     pub fn begin(&mut self, run: &AskedRun) -> Result<(), Problem> {
-        self.session()?.propagate(run.direction, run.start, run.max_frames)?;
+        self.session()?.propagate(run.direction.unwrap_or_default(), run.start, run.max_frames)?;
         Ok(())
     }
 
-    /// Sends the frames of the run as lines, until its end, an error, the end of the session, or until nobody takes them.
-    pub fn run(&mut self, lines: &Sender<Bytes>) {
+    /// Sends the frames of the run as lines, until its end, an error, the end of the session, or until `send` returns `false`, as
+    /// nobody takes them.
+    pub fn run(&mut self, mut send: impl FnMut(Bytes) -> bool) {
         loop {
             let (line, is_last) = match self.next_frame() {
                 Ok(None) => return,
                 Ok(Some(line)) => (line, false),
-                Err(problem) => (format!("{}\n", serde_json::json!({"error": problem.message})).into(), true),
+                Err(problem) => (format!("{}\n", problem.json()).into(), true),
             };
             self.note();
-            if lines.blocking_send(line).is_err() || is_last {
+            if !send(line) || is_last {
                 return;
             }
         }
