@@ -56,8 +56,7 @@ impl HubName {
         if let Some(wanted) = &self.file {
             let Some(found) = is_there(wanted) else {
                 let near = nearest(wanted, files.iter().copied());
-                return Err(self
-                    .refused(&format!("{}: there is no file {wanted}; there are {near}", self.repository)));
+                return Err(self.refused(&format!("there is no file {wanted}; there are {near}")));
             };
             return Ok([found].into_iter().chain(of_text()).collect());
         }
@@ -75,14 +74,11 @@ impl HubName {
         }
         match *files.iter().filter(is_weights).copied().collect::<Vec<_>>() {
             [only] => Ok([only].into_iter().chain(of_text()).collect()),
-            [] => Err(self.refused(&format!("{}: it has no file of weights", self.repository))),
+            [] => Err(self.refused("it has no file of weights")),
             [first, ..] => {
                 let several = files.iter().filter(is_weights).copied().take(8).collect::<Vec<_>>().join(", ");
-                let why = format!(
-                    "several files could be meant: {several}; name one, as {}:{first}",
-                    self.repository
-                );
-                Err(self.refused(&format!("{}: {why}", self.repository)))
+                let name = format!("{}:{first}", self.repository);
+                Err(self.refused(&format!("several files could be meant: {several}; name one, as {name}")))
             }
         }
     }
@@ -94,7 +90,7 @@ impl HubName {
     }
 
     fn refused(&self, why: &str) -> Error {
-        Error::invalid_argument(format!("cannot open the model, {why}"))
+        Error::invalid_argument(format!("cannot open the model, {}: {why}", self.repository))
     }
 }
 

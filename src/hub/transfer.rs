@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ocelli_export::contract::hex;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use sha1::{Digest, Sha1};
 
@@ -18,6 +19,8 @@ use crate::atomic_file::{create_folder, write_atomically};
 use crate::cache::sha256_of_file;
 use ocelli_error::{Error, ErrorKind, Result};
 
+/// What is encoded in a path of an address.
+const ENCODED: AsciiSet = NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// Time between two looks at a lock of another process.
 const LOCK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -213,7 +216,7 @@ impl Hub<'_> {
             progress.done += file.size;
             return Ok(());
         }
-        let path = file.rfilename.split('/').map(escape).collect::<Vec<_>>().join("/");
+        let path = utf8_percent_encode(&file.rfilename, &ENCODED);
         let url = format!("{}/{}/resolve/{commit}/{path}", self.endpoint, self.name.repository);
         let cannot = |e| Error::io("cannot write", &part, e);
         let mut out = File::options()
@@ -278,13 +281,4 @@ impl Hub<'_> {
             }
         }
     }
-}
-
-/// A part of a path in an address.
-fn escape(part: &str) -> String {
-    let letter = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    part.bytes().map(letter).collect()
 }
