@@ -31,7 +31,7 @@ impl Contender {
     /// # Errors
     /// Those of [`Predictions::open`].
     pub fn predicted(path: &Path, truth: &Truth, task: &EvalTask) -> Result<Self> {
-        let predictions = task.predictions_of(Predictions::open(path, truth)?);
+        let predictions = Predictions::open(path, truth)?.of_categories(&task.category_ids);
         Ok(Self { name: path.display().to_string(), predictions, ..Self::default() })
     }
 

@@ -9,9 +9,8 @@ use ocelli::{Error, ErrorKind, Image, Result};
 use ocelli_export::read_text;
 use serde::Deserialize;
 
-use super::Truth;
+use super::entries::entries;
 use super::labelled::{annotation, category, data_set, image, unreadable};
-use super::video::entries;
 use crate::label::{all_labels, find_images, parse_labels};
 
 /// The content of a `data.yaml`.
@@ -49,17 +48,26 @@ fn refuse(path: &Path, why: &str) -> Error {
     unreadable(ErrorKind::InvalidArgument, path, why)
 }
 
+/// What a folder has.
+pub(super) enum Annotated {
+    /// COCO's file of this name.
+    Coco(&'static str),
+    /// Labels: `folder` is what the names of the images are relative to, `note` what was read.
+    Labels { dataset: Dataset, folder: PathBuf, note: String },
+}
+
 /// Finds the format of a folder, or of the folder of a `data.yaml`, and reads it.
-pub(super) fn open(path: &Path) -> Result<Truth> {
+pub(super) fn open(path: &Path) -> Result<Annotated> {
     let root = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
     let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
     if let Some(all) = all_labels(root)? {
         if path.is_dir() && root.join(COCO_FILES[0]).is_file() {
-            return Truth::open_coco_in(path, COCO_FILES[0]);
+            return Ok(Annotated::Coco(COCO_FILES[0]));
         }
         if all.has_label_files {
             let note = format!("{}: the label files of {} images", path.display(), all.images.len());
-            return Truth::of_labels(path, data_set(&all, root, path)?, root, note);
+            let dataset = data_set(&all, root, path)?;
+            return Ok(Annotated::Labels { dataset, folder: root.to_owned(), note });
         }
     }
     if !path.is_dir() {
@@ -69,10 +77,10 @@ pub(super) fn open(path: &Path) -> Result<Truth> {
         return yolo(path, path, Some(&file));
     }
     if let Some(folder) = VOC_FOLDERS.iter().map(|name| path.join(name)).find(|folder| is_voc(folder)) {
-        return voc(path, &folder);
+        return voc(&folder);
     }
     if let Some(name) = COCO_FILES.iter().find(|name| path.join(name).is_file()) {
-        return Truth::open_coco_in(path, name);
+        return Ok(Annotated::Coco(name));
     }
     // One split of a data set: its classes are named further up.
     let absolute =
@@ -100,7 +108,7 @@ fn class_file(folder: &Path) -> Option<PathBuf> {
 }
 
 /// Reads a data set of YOLO: `path` is what was named, `root` has the classes.
-fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Truth> {
+fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Annotated> {
     let is_split = path.is_dir() && std::path::absolute(path).is_ok_and(|path| path != root) && path != root;
     let (names, mut inputs) = match data {
         Some(file) => read_data_file(file, root)?,
@@ -153,7 +161,7 @@ fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Truth> {
     if let [first, ..] = &unreadable[..] {
         note += &format!("; {} that cannot be read are left out, {first} among them", unreadable.len());
     }
-    Truth::of_labels(path, dataset, root, note)
+    Ok(Annotated::Labels { dataset, folder: root.to_owned(), note })
 }
 
 /// The lines with text.
@@ -254,7 +262,7 @@ fn is_voc(folder: &Path) -> bool {
 }
 
 /// Reads a data set of Pascal VOC. Difficult objects are as crowds: finding them is neither right nor wrong.
-fn voc(path: &Path, folder: &Path) -> Result<Truth> {
+fn voc(folder: &Path) -> Result<Annotated> {
     let whole = folder.join("Annotations");
     let whole = if whole.is_dir() { whole } else { folder.to_owned() };
     let mut dataset = Dataset::default();
@@ -287,7 +295,7 @@ fn voc(path: &Path, folder: &Path) -> Result<Truth> {
         .for_each(|(name, annotation)| annotation.category_id = ids[name]);
     dataset.categories = ids.into_iter().map(|(name, id)| category(id, name.clone())).collect();
     let note = format!("{}: Pascal VOC's annotations of {} images", folder.display(), dataset.images.len());
-    Truth::of_labels(path, dataset, folder, note)
+    Ok(Annotated::Labels { dataset, folder: folder.to_owned(), note })
 }
 
 /// The image of an annotation file, relative to the folder; `place` is where the file is below `Annotations`.

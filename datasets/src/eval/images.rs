@@ -4,8 +4,11 @@ use std::path::{Path, PathBuf};
 
 use ocelli::{BoundingBox, Error, Image, Mask, Result};
 
-use super::video::entries;
-use super::{Contender, EvalJournal, EvalTask, ImageResult, Truth, TruthBuilder, TruthImage};
+use super::entries::entries;
+use super::{
+    Contender, EvalJournal, EvalReport, EvalTask, ImageResult, Overlap, Truth, TruthBuilder,
+    difference_interval,
+};
 use crate::label::identity;
 use crate::table::some;
 
@@ -146,7 +149,7 @@ impl EvalImages {
     /// The file of an image.
     fn path(&self, id: u64) -> Option<PathBuf> {
         let Origin::Folder(folder, _) = &self.origin else { return None };
-        let name = &self.image(id)?.file_name;
+        let name = &self.truth.coco.get_img(id)?.file_name;
         let path = folder.join(name);
         if path.exists() {
             return Some(path);
@@ -162,25 +165,13 @@ impl EvalImages {
         Some(candidates.into_iter().find(|path| path.exists()).unwrap_or(path))
     }
 
-    /// Size of the file of an image and time of its last change; zeros if they are unknown.
-    fn stamp(&self, id: u64) -> (u64, u64) {
-        self.path(id).map_or((0, 0), |path| identity(&path))
-    }
-
     fn name(&self, id: u64) -> &str {
-        self.image(id).map_or("", |image| image.file_name.as_str())
-    }
-
-    fn image(&self, id: u64) -> Option<&TruthImage> {
-        // Ids are consecutive in most files, and always in scenes.
-        let images = self.truth.images();
-        let guess = images.get((id as usize).wrapping_sub(1)).filter(|image| image.id == id);
-        guess.or_else(|| images.iter().find(|image| image.id == id))
+        self.truth.coco.get_img(id).map_or("", |image| image.file_name.as_str())
     }
 
     /// Reads an image and checks its size against the annotations.
     fn read(&self, id: u64) -> Result<Image> {
-        let annotated = self.image(id).expect("ids are those of images");
+        let annotated = self.truth.coco.get_img(id).expect("ids are those of images");
         if let Origin::Drawn(draw) = &self.origin {
             return Ok(draw(id));
         }
@@ -212,7 +203,8 @@ impl EvalImages {
     ) -> Result<Option<Error>> {
         let all = std::mem::take(&mut self.ids);
         for (number, &id) in all.iter().enumerate() {
-            let (name, stamp) = (self.name(id).to_owned(), self.stamp(id));
+            let name = self.name(id).to_owned();
+            let stamp = self.path(id).map_or((0, 0), |path| identity(&path));
             let known = journal.as_mut().and_then(|journal| journal.take(id, stamp));
             if let Err(stop) = step(&name, EvalStep::Next) {
                 return Ok(Some(stop));
@@ -264,5 +256,39 @@ impl EvalImages {
             results[turn] = models[turn].detect(id, image, instances.clone(), task)?;
         }
         Ok(results)
+    }
+}
+
+impl EvalTask {
+    /// The report of one contender, or of several on the same images.
+    ///
+    /// # Errors
+    /// Those of [`average_precision`](super::average_precision).
+    pub fn report(&self, images: &EvalImages, contenders: Vec<Contender>) -> Result<EvalReport> {
+        let (truth, ids) = (&images.truth, &images.ids[..]);
+        let of_classes = !self.options.classes.is_empty();
+        let truth = if of_classes { &truth.of_categories(&self.category_ids)? } else { truth };
+        let is_model = contenders.iter().any(Contender::is_model);
+        let intervals = match &contenders[..] {
+            [first, second] if !self.options.gives_boxes() => {
+                let found = [&first.predictions, &second.predictions];
+                let interval = |overlap| difference_interval(truth, found, ids, overlap);
+                let boxes = interval(Overlap::Boxes)?;
+                [boxes, if self.options.masks { interval(Overlap::Masks)? } else { None }]
+            }
+            _ => [None; 2],
+        };
+        let evaluate = |contender: Contender| contender.evaluate(&self.options, truth, ids);
+        let report = EvalReport {
+            truth: images.description.clone(),
+            protocol: is_model.then_some(self.options.protocol),
+            images: ids.len(),
+            instances: truth.count_instances(ids),
+            classes: truth.categories().len(),
+            failed: images.failed.clone(),
+            models: contenders.into_iter().map(evaluate).collect::<Result<_>>()?,
+            ..EvalReport::default()
+        };
+        Ok(report.with_difference(intervals))
     }
 }

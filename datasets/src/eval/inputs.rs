@@ -232,7 +232,8 @@ fn yolo_and_voc_are_read_by_their_folders() {
                 let instances = truth.instances(image.id);
                 let near = |value: f32| value.round();
                 let of = |one: &super::Instance| {
-                    (truth.category_name(one.category_id), one.bbox.to_xyxy().map(near))
+                    let category = truth.categories().iter().find(|known| known.id == one.category_id);
+                    (category.map_or("", |category| &*category.name), one.bbox.to_xyxy().map(near))
                 };
                 (image.file_name.clone(), of(&instances[0]))
             };

@@ -105,7 +105,8 @@ impl Predictions {
     /// Keeps the detections of these categories.
     #[must_use]
     pub fn of_categories(mut self, category_ids: &[u64]) -> Self {
-        self.0.retain(|one| category_ids.contains(&one.category_id));
+        let wanted: HashSet<u64> = category_ids.iter().copied().collect();
+        self.0.retain(|one| wanted.contains(&one.category_id));
         self
     }
 

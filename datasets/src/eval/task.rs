@@ -1,9 +1,76 @@
-//! All contenders have the same task: what to look for, and what to compare.
+//! All contenders have the same task: what to look for, which detections count, and what to compare.
 
-use ocelli::{Error, Prompts, Result, options::DetectorOptions};
+use std::fmt;
+use std::str::FromStr;
 
-use super::{Contender, EvalImages, EvalReport, Overlap, Predictions, Protocol, Truth, difference_interval};
+use ocelli::{Error, Prompts, Result, options::DetectorOptions, postprocess::PostProcessOptions};
+use serde::Serialize;
+
+use super::Truth;
 use crate::table::some;
+
+/// The rule by which detections count. Figures of different protocols cannot be compared.
+///
+/// With `practical` and `dart`, every class is looked for in every image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Protocol {
+    /// As in practical use: scores above 0.01, suppression at an IoU of 0.7 within a class, the best 300 detections of an image.
+    #[default]
+    Practical,
+    /// As in DART's paper: scores above 0, no suppression, the best 100 detections of an image.
+    Dart,
+    /// As in EfficientSAM3's evaluation: nothing is detected; the model's tracker is given the annotated box of each instance,
+    /// and its mask is compared with the annotated one.
+    BoxToMask,
+}
+
+impl Protocol {
+    /// The post-processing options.
+    pub fn post_processing(self) -> PostProcessOptions {
+        let options = PostProcessOptions::default();
+        match self {
+            Self::BoxToMask => options,
+            Self::Practical => {
+                PostProcessOptions { confidence: 0.01, nms: Some(0.7), max_detections: Some(300), ..options }
+            }
+            Self::Dart => {
+                PostProcessOptions { confidence: 0.0, nms: None, max_detections: Some(100), ..options }
+            }
+        }
+    }
+
+    /// A description for reports.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Practical => "practical: scores above 0.01, suppression 0.7, the best 300 of an image",
+            Self::Dart => "dart: every score, no suppression, the best 100 of an image",
+            Self::BoxToMask => "box-to-mask: the mask of each annotated box, by the tracker's mask decoder",
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The name that reports have.
+        self.serialize(f)
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let all = [Self::Practical, Self::Dart, Self::BoxToMask];
+        all.into_iter().find(|protocol| protocol.to_string() == name.to_lowercase()).ok_or_else(|| {
+            let message = format!(
+                "protocol {name}: no such protocol; the protocols are practical, dart and box-to-mask"
+            );
+            Error::invalid_argument(message).about("protocol")
+        })
+    }
+}
 
 /// Options of an evaluation.
 #[derive(Clone, Debug)]
@@ -90,42 +157,5 @@ impl EvalTask {
     /// The phrases with their categories, in words.
     pub fn described(&self) -> Vec<String> {
         self.phrases.iter().zip(&self.category_ids).map(|(phrase, id)| format!("{phrase} {id}")).collect()
-    }
-
-    /// The detections of these categories.
-    pub(super) fn predictions_of(&self, all: Predictions) -> Predictions {
-        if self.options.classes.is_empty() { all } else { all.of_categories(&self.category_ids) }
-    }
-
-    /// The report of one contender, or of several on the same images.
-    ///
-    /// # Errors
-    /// Those of [`average_precision`](super::average_precision).
-    pub fn report(&self, images: &EvalImages, contenders: Vec<Contender>) -> Result<EvalReport> {
-        let (truth, ids) = (&images.truth, &images.ids[..]);
-        let of_classes = !self.options.classes.is_empty();
-        let truth = if of_classes { &truth.of_categories(&self.category_ids)? } else { truth };
-        let is_model = contenders.iter().any(Contender::is_model);
-        let intervals = match &contenders[..] {
-            [first, second] if !self.options.gives_boxes() => {
-                let found = [&first.predictions, &second.predictions];
-                let interval = |overlap| difference_interval(truth, found, ids, overlap);
-                let boxes = interval(Overlap::Boxes)?;
-                [boxes, if self.options.masks { interval(Overlap::Masks)? } else { None }]
-            }
-            _ => [None; 2],
-        };
-        let evaluate = |contender: Contender| contender.evaluate(&self.options, truth, ids);
-        let report = EvalReport {
-            truth: images.description.clone(),
-            protocol: is_model.then_some(self.options.protocol),
-            images: ids.len(),
-            instances: truth.count_instances(ids),
-            classes: truth.categories().len(),
-            failed: images.failed.clone(),
-            models: contenders.into_iter().map(evaluate).collect::<Result<_>>()?,
-            ..EvalReport::default()
-        };
-        Ok(report.with_difference(intervals))
     }
 }

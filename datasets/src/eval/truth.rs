@@ -9,7 +9,9 @@ use hotcoco::types::{Annotation, Category, Dataset, Image as CocoImage, Segmenta
 use ocelli_tracking::BoundingBox;
 use sha2::{Digest, Sha256};
 
-use super::{annotations, folders, labelled};
+use super::entries::repeated;
+use super::folders::{self, Annotated};
+use super::{annotations, labelled};
 use ocelli::{Error, ErrorKind, Mask, Result};
 
 /// One annotated instance in an image.
@@ -47,22 +49,22 @@ impl Truth {
     /// corrected labels in files that contradict each other; [`ErrorKind::InvalidArgument`] if a folder is no data set.
     pub fn open(path: &Path) -> Result<Self> {
         let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-        if path.is_dir() || is_yaml { folders::open(path) } else { Self::open_coco(path) }
-    }
-
-    /// COCO's file in a folder of images.
-    pub(super) fn open_coco_in(folder: &Path, file: &str) -> Result<Self> {
-        let images = folder.join("images");
-        let truth = Self::open_coco(&folder.join(file))?;
-        Ok(Self { folder: Some(if images.is_dir() { images } else { folder.to_owned() }), ..truth })
-    }
-
-    /// The labels that `path` names: `folder` is what the names of the images are relative to, `note` what was read.
-    pub(super) fn of_labels(path: &Path, mut dataset: Dataset, folder: &Path, note: String) -> Result<Self> {
-        labelled::number(&mut dataset);
-        let truth = Self::from_dataset(dataset)
-            .map_err(|why| labelled::unreadable(ErrorKind::InvalidData, path, why))?;
-        Ok(Self { folder: Some(folder.to_owned()), notes: vec![note], ..truth })
+        if !path.is_dir() && !is_yaml {
+            return Self::open_coco(path);
+        }
+        match folders::open(path)? {
+            Annotated::Coco(file) => {
+                let images = path.join("images");
+                let truth = Self::open_coco(&path.join(file))?;
+                Ok(Self { folder: Some(if images.is_dir() { images } else { path.to_owned() }), ..truth })
+            }
+            Annotated::Labels { mut dataset, folder, note } => {
+                labelled::number(&mut dataset);
+                let truth = Self::from_dataset(dataset)
+                    .map_err(|why| labelled::unreadable(ErrorKind::InvalidData, path, why))?;
+                Ok(Self { folder: Some(folder), notes: vec![note], ..truth })
+            }
+        }
     }
 
     fn open_coco(path: &Path) -> Result<Self> {
@@ -142,11 +144,6 @@ impl Truth {
     /// The categories, in the order of the annotations.
     pub fn categories(&self) -> &[Category] {
         &self.coco.dataset.categories
-    }
-
-    /// The name of a category; empty if there is no category with this id.
-    pub fn category_name(&self, category_id: u64) -> &str {
-        self.categories().iter().find(|c| c.id == category_id).map_or("", |c| c.name.as_str())
     }
 
     /// Number of instances in these images, without crowds.
@@ -230,12 +227,6 @@ fn check(dataset: &Dataset) -> Result<(), String> {
             .or_else(wrong)?;
     }
     Ok(())
-}
-
-/// The first id that comes twice.
-pub(super) fn repeated(ids: impl IntoIterator<Item = u64>) -> Option<u64> {
-    let mut seen = HashSet::new();
-    ids.into_iter().find(|id| !seen.insert(*id))
 }
 
 fn check_segmentation(segmentation: &Segmentation, image: &CocoImage) -> Result<(), String> {

@@ -13,6 +13,7 @@
 mod boundary;
 mod cgf1;
 mod clear;
+mod counts;
 mod davis;
 mod figures;
 mod format;
@@ -31,11 +32,9 @@ use std::path::{Path, PathBuf};
 use ocelli::{Error, Result};
 
 pub use cgf1::CgF1;
-pub use davis::{JAndF, JAndFFigures, ObjectJAndF};
-pub use figures::{TrackCounts, TrackFigures};
+pub use counts::TrackCounts;
+pub use figures::{JAndF, JAndFFigures, ObjectJAndF, TrackFigures};
 pub use format::VideoFormat;
-pub(super) use layout::entries;
-use layout::{invalid, json, mismatch, missing, wrong_entry};
 pub use report::{NamedFigures, TrackReport, VideoReport, write_video_report};
 pub use tracks::{ObjectBox, Role, TrackBox, TrackSequence};
 use tracks::{TrackFrame, assign};

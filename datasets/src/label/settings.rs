@@ -9,11 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::label::images::hash_of;
-use ocelli::classes::{Class, ClassMap};
-use ocelli::postprocess::PostProcessOptions;
-use ocelli::source::InputOptions;
-use ocelli::tiles::Tiling;
-use ocelli::{Error, Model, Result};
+use ocelli::{
+    Error, Model, Result, classes::Class, classes::ClassMap, postprocess::PostProcessOptions,
+    source::InputOptions, tiles::Tiling,
+};
 
 /// The format of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

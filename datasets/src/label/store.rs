@@ -9,7 +9,6 @@
 mod book;
 #[cfg(feature = "test-support")]
 mod check;
-mod conflicts;
 mod data_set;
 pub(in crate::label) mod files;
 mod folder;
@@ -19,7 +18,6 @@ pub(in crate::label) mod layout;
 mod log;
 mod merge;
 mod placer;
-mod saved;
 pub(in crate::label) mod state;
 mod write;
 
@@ -28,17 +26,16 @@ pub(in crate::label) use book::{Book, LabelFile};
 pub use check::{check_journal, check_state};
 pub use data_set::Existing;
 pub(in crate::label) use data_set::{DataSet, Opening};
-pub(in crate::label) use files::{ClassHashes, Meaning, Owner, part_path};
+pub(in crate::label) use files::{Owner, part_path};
 pub use folder::data_set_around;
 pub(in crate::label) use folder::{Contents, OutputFolder, STATE_FOLDER, journal_path};
 
 pub(in crate::label) use journal::{Entry, Journal, classes_of, is_growing};
-pub(in crate::label) use layout::{COCO_FILE, WHOLE_FILES, label_files};
+pub(in crate::label) use layout::{COCO_FILE, ClassHashes, Meaning, WHOLE_FILES, label_files};
 use log::{Kind, Log, Span};
 pub use merge::merge;
 use placer::Placer;
 pub(in crate::label) use placer::is_time_of;
-use saved::SavedLabels;
-
+use state::SavedLabels;
 pub(in crate::label) use state::{Event, State};
 pub use write::{ClassCount, Summary};

@@ -3,98 +3,18 @@
 //! Perazzi et al., CVPR 2016, and Caelles et al., "The 2019 DAVIS Challenge on VOS", 2019; computed as by DAVIS' toolkit.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-use serde::Serialize;
+use std::path::Path;
 
 use ocelli::{Error, Mask, Result, mask::read_mask_png};
 
 use super::boundary::Boundary;
-use super::{VideoReport, assign, entries, invalid, mismatch, missing};
+use super::layout::{PngFrame, invalid, mismatch, missing, png_sequences};
+use super::{JAndF, JAndFFigures, ObjectJAndF, VideoReport, assign};
 
 /// The number of pixels whose object is unknown.
 const VOID: u16 = 255;
 /// DAVIS refuses more objects in predictions without the ids of the ground truth.
 const MOST_PROPOSALS: usize = 20;
-
-/// J and F, 0 to 1, each the mean over all objects of all sequences.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct JAndFFigures {
-    /// The mean of `j_mean` and `f_mean`.
-    pub j_and_f: f64,
-    /// Mean IoU over the frames.
-    pub j_mean: f64,
-    /// The share of frames with an IoU above 0.5.
-    pub j_recall: f64,
-    /// Mean IoU in the first quarter of the frames minus that in the last.
-    pub j_decay: f64,
-    /// Mean F of boundaries over the frames.
-    pub f_mean: f64,
-    /// The share of frames with an F above 0.5.
-    pub f_recall: f64,
-    /// Mean F in the first quarter of the frames minus that in the last.
-    pub f_decay: f64,
-}
-
-/// J and F of one object.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ObjectJAndF {
-    /// The name of its sequence.
-    pub sequence: String,
-    /// Its number in the ground truth.
-    pub object: u16,
-    /// The figures.
-    #[serde(flatten)]
-    pub figures: JAndFFigures,
-}
-
-/// J and F of one of DAVIS' tasks.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct JAndF {
-    /// Means over all objects.
-    #[serde(flatten)]
-    pub figures: JAndFFigures,
-    /// Each object.
-    pub objects: Vec<ObjectJAndF>,
-}
-
-/// The PNGs of a frame: of the ground truth, and of the predictions.
-type Frame = (PathBuf, PathBuf);
-
-/// `true` if a folder has PNGs, or folders with PNGs.
-pub(super) fn is_layout(folder: &Path) -> Result<bool> {
-    Ok(!sequences(folder, folder)?.is_empty())
-}
-
-/// The frames of each sequence of the ground truth, with the file of the same name among the predictions.
-fn sequences(truth: &Path, predictions: &Path) -> Result<Vec<(String, Vec<Frame>)>> {
-    let is_png =
-        |path: &PathBuf| path.is_file() && path.extension().is_some_and(|e| e.eq_ignore_ascii_case("png"));
-    let pngs =
-        |folder: &Path| -> Result<Vec<PathBuf>> { Ok(entries(folder)?.into_iter().filter(is_png).collect()) };
-    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut folders = vec![(name(truth), truth.to_owned(), predictions.to_owned())];
-    if pngs(truth)?.is_empty() {
-        let inside = entries(truth)?.into_iter().filter(|path| path.is_dir());
-        folders = inside.map(|path| (name(&path), path.clone(), predictions.join(name(&path)))).collect();
-    }
-    let mut sequences = Vec::new();
-    for (name, truth, predictions) in folders {
-        let truths = pngs(&truth)?;
-        if truths.is_empty() {
-            continue;
-        }
-        if !predictions.is_dir() {
-            return Err(missing(format_args!("predictions of sequence {name}"), &predictions));
-        }
-        let pair = |path: PathBuf| {
-            let file = predictions.join(path.file_name().unwrap_or_default());
-            (path, file)
-        };
-        sequences.push((name, truths.into_iter().map(pair).collect()));
-    }
-    Ok(sequences)
-}
 
 /// J and F of a pair for each frame.
 #[derive(Clone, Default)]
@@ -118,12 +38,6 @@ struct Shape {
 }
 
 impl Shape {
-    fn new(bitmap: Vec<u8>, width: usize, height: usize) -> Self {
-        let area = bitmap.iter().filter(|&&pixel| pixel != 0).count();
-        let boundary = Boundary::new(&bitmap, width, height);
-        Self { bitmap, area, boundary }
-    }
-
     fn iou(&self, other: &Self) -> f64 {
         let common = self.bitmap.iter().zip(&other.bitmap).filter(|(a, b)| **a & **b != 0).count();
         let either = self.area + other.area - common;
@@ -156,7 +70,9 @@ impl Numbers {
         for (pixel, void) in bitmap.iter_mut().zip(void.into_iter().flatten()) {
             *pixel &= 1 - void;
         }
-        Shape::new(bitmap, self.size.0 as usize, self.size.1 as usize)
+        let area = bitmap.iter().filter(|&&pixel| pixel != 0).count();
+        let boundary = Boundary::new(&bitmap, self.size.0 as usize, self.size.1 as usize);
+        Shape { bitmap, area, boundary }
     }
 }
 
@@ -169,7 +85,7 @@ pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> 
         return Err(mismatch(predictions, "expected a folder of PNGs, as the ground truth is"));
     }
     let mut tasks = [("semi-supervised", Ok(Vec::new())), ("unsupervised", Ok(Vec::new()))];
-    for (name, frames) in sequences(truth, predictions)? {
+    for (name, frames) in png_sequences(truth, predictions)? {
         let sequence = Sequence::read(name, frames)?;
         let figures = [sequence.semi_supervised()?, sequence.unsupervised()?];
         for ((_, all), figures) in tasks.iter_mut().zip(figures) {
@@ -183,7 +99,7 @@ pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> 
     let mut notes = Vec::new();
     let [semi_supervised, unsupervised] = tasks.map(|(task, objects)| {
         let figures: Result<Vec<ObjectJAndF>, String> = objects;
-        figures.map(JAndF::of).map_err(|why| notes.push(format!("no {task} figures: {why}"))).ok()
+        figures.map(of_all).map_err(|why| notes.push(format!("no {task} figures: {why}"))).ok()
     });
     if semi_supervised.is_none() && unsupervised.is_none() {
         return Err(Error::mismatch(notes.join("; ")));
@@ -194,7 +110,7 @@ pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> 
 /// One sequence: its files, and the numbers in them.
 struct Sequence {
     name: String,
-    frames: Vec<Frame>,
+    frames: Vec<PngFrame>,
     /// Objects are numbered from 1 to this.
     objects: u16,
     /// The highest number of the predictions, and without the first and the last frame.
@@ -205,7 +121,7 @@ struct Sequence {
 }
 
 impl Sequence {
-    fn read(name: String, frames: Vec<Frame>) -> Result<Self> {
+    fn read(name: String, frames: Vec<PngFrame>) -> Result<Self> {
         let (mut found, mut found_inside) = (0, 0);
         let last = frames.len() - 1;
         let mut is_whole = true;
@@ -302,7 +218,7 @@ impl Sequence {
 
     fn figures(&self, values: &[Values]) -> Vec<ObjectJAndF> {
         let of = |(object, values)| {
-            let (sequence, figures) = (self.name.clone(), JAndFFigures::of(values));
+            let (sequence, figures) = (self.name.clone(), figures(values));
             ObjectJAndF { sequence, object, figures }
         };
         (1..).zip(values).map(of).collect()
@@ -323,27 +239,14 @@ fn statistics(values: &[f64]) -> [f64; 3] {
     [mean(values), above, part(0) - part(3)]
 }
 
-impl JAndFFigures {
-    fn of(values: &Values) -> Self {
-        let ([j_mean, j_recall, j_decay], [f_mean, f_recall, f_decay]) =
-            (statistics(&values.j), statistics(&values.f));
-        Self::new([(j_mean + f_mean) / 2.0, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay])
-    }
-
-    fn new([j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay]: [f64; 7]) -> Self {
-        Self { j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay }
-    }
-
-    /// The figures in their order.
-    pub(super) fn row(&self) -> [f64; 7] {
-        let Self { j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay } = *self;
-        [j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay]
-    }
+fn figures(values: &Values) -> JAndFFigures {
+    let [[j_mean, j_recall, j_decay], [f_mean, f_recall, f_decay]] =
+        [&values.j, &values.f].map(|of| statistics(of));
+    [(j_mean + f_mean) / 2.0, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay].into()
 }
 
-impl JAndF {
-    fn of(objects: Vec<ObjectJAndF>) -> Self {
-        let mean = |at: usize| mean(&objects.iter().map(|one| one.figures.row()[at]).collect::<Vec<_>>());
-        Self { figures: JAndFFigures::new(std::array::from_fn(mean)), objects }
-    }
+/// The means over all objects.
+fn of_all(objects: Vec<ObjectJAndF>) -> JAndF {
+    let mean = |at: usize| mean(&objects.iter().map(|one| one.figures.row()[at]).collect::<Vec<_>>());
+    JAndF { figures: std::array::from_fn(mean).into(), objects }
 }

@@ -1,18 +1,6 @@
-//! The figures of tracks.
+//! The figures of tracks, and of masks.
 
 use serde::Serialize;
-
-use super::TrackSequence;
-use super::clear::{ClearCounts, identity_hits};
-use super::hota::HotaCounts;
-
-/// The sums behind [`TrackFigures`]: those of sequences and classes add up, as TrackEval combines sequences.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TrackCounts {
-    hota: HotaCounts,
-    clear: ClearCounts,
-    identity_hits: u64,
-}
 
 /// Figures of tracks, as TrackEval computes them. Figures with decimals are 0 to 1; MOTA can be negative.
 ///
@@ -67,48 +55,57 @@ pub struct TrackFigures {
     pub fragmentations: u64,
 }
 
-impl TrackCounts {
-    /// Counts a sequence.
-    ///
-    /// ```
-    /// use ocelli_datasets::eval::video::{TrackCounts, TrackSequence};
-    ///
-    /// # fn main() -> ocelli::Result<()> {
-    /// // One object in four frames, whose track's id changes after two.
-    /// let mut sequence = TrackSequence::default();
-    /// for track in [1, 1, 2, 2] {
-    ///     sequence.push(vec![7], vec![track], vec![0.9])?;
-    /// }
-    /// let figures = TrackCounts::of(&sequence).figures();
-    /// assert_eq!((figures.id_switches, figures.mota, figures.idf1), (1, 0.75, 0.5));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn of(sequence: &TrackSequence) -> Self {
-        Self {
-            hota: HotaCounts::of(sequence),
-            clear: ClearCounts::of(sequence),
-            identity_hits: identity_hits(sequence),
-        }
-    }
+/// J and F, 0 to 1, each the mean over all objects of all sequences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct JAndFFigures {
+    /// The mean of `j_mean` and `f_mean`.
+    pub j_and_f: f64,
+    /// Mean IoU over the frames.
+    pub j_mean: f64,
+    /// The share of frames with an IoU above 0.5.
+    pub j_recall: f64,
+    /// Mean IoU in the first quarter of the frames minus that in the last.
+    pub j_decay: f64,
+    /// Mean F of boundaries over the frames.
+    pub f_mean: f64,
+    /// The share of frames with an F above 0.5.
+    pub f_recall: f64,
+    /// Mean F in the first quarter of the frames minus that in the last.
+    pub f_decay: f64,
+}
 
+/// J and F of one object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ObjectJAndF {
+    /// The name of its sequence.
+    pub sequence: String,
+    /// Its number in the ground truth.
+    pub object: u16,
     /// The figures.
-    pub fn figures(&self) -> TrackFigures {
-        let others = self.hota.figures(self.clear.figures());
-        let (objects, tracks) = (others.objects as f64, others.tracked as f64);
-        let share = |of: f64| self.identity_hits as f64 / of.max(1.0);
-        let (idf1, idr, idp) = (share(0.5 * (objects + tracks)), share(objects), share(tracks));
-        TrackFigures { idf1, idr, idp, ..others }
+    #[serde(flatten)]
+    pub figures: JAndFFigures,
+}
+
+/// J and F of one of DAVIS' tasks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct JAndF {
+    /// Means over all objects.
+    #[serde(flatten)]
+    pub figures: JAndFFigures,
+    /// Each object.
+    pub objects: Vec<ObjectJAndF>,
+}
+
+impl JAndFFigures {
+    /// The figures in their order.
+    pub(super) fn row(&self) -> [f64; 7] {
+        let Self { j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay } = *self;
+        [j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay]
     }
 }
 
-impl std::iter::Sum for TrackCounts {
-    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Self::default(), |mut sum, one| {
-            sum.hota.add(&one.hota);
-            sum.clear.add(&one.clear);
-            sum.identity_hits += one.identity_hits;
-            sum
-        })
+impl From<[f64; 7]> for JAndFFigures {
+    fn from([j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay]: [f64; 7]) -> Self {
+        Self { j_and_f, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay }
     }
 }

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use ocelli::{Error, Result};
 
-use super::davis;
-use super::layout::{self, lines, truth_files};
+use super::layout::{self, lines, png_sequences, truth_files};
 
 /// The format of ground truth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -58,7 +57,7 @@ impl VideoFormat {
         let invalid =
             |why: &str| Error::invalid_data(format!("the ground truth, {}: {why}", truth.display()));
         if truth.is_dir() {
-            if davis::is_layout(truth)? {
+            if !png_sequences(truth, truth)?.is_empty() {
                 return Ok(Self::Davis);
             }
             let files = truth_files(truth)?;

@@ -10,12 +10,8 @@ pub(super) const LEVELS: usize = 19;
 /// The sums behind HOTA at each level; those of sequences and classes add up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct HotaCounts {
-    hits: [f64; LEVELS],
-    /// Sums over the hits: the association's accuracy, recall and precision, and the overlap.
-    accuracy: [f64; LEVELS],
-    recall: [f64; LEVELS],
-    precision: [f64; LEVELS],
-    overlap: [f64; LEVELS],
+    /// The hits, and sums over them: the association's accuracy, recall and precision, and the overlap.
+    sums: [[f64; LEVELS]; 5],
 }
 
 fn level(index: usize) -> f64 {
@@ -48,7 +44,8 @@ impl HotaCounts {
             let both = together.get(&(row, column)).copied().unwrap_or(0.0);
             both / (row_length[&row] + column_length[&column] - both)
         };
-        let mut counts = Self::default();
+        let mut sums = [[0.0; LEVELS]; 5];
+        let [all_hits, accuracy, recall, precision, all_overlaps] = &mut sums;
         let mut matched: BTreeMap<(u64, u64), [f64; LEVELS]> = BTreeMap::new();
         for TrackFrame { objects: rows, tracks: columns, overlaps } in &sequence.frames {
             let width = columns.len();
@@ -64,8 +61,8 @@ impl HotaCounts {
             for (row, column) in assign(&scores, rows.len(), width) {
                 let overlap = overlaps[row * width + column];
                 for index in (0..LEVELS).filter(|&index| overlap >= level(index) - f64::EPSILON) {
-                    counts.hits[index] += 1.0;
-                    counts.overlap[index] += overlap;
+                    all_hits[index] += 1.0;
+                    all_overlaps[index] += overlap;
                     matched.entry((rows[row], columns[column])).or_default()[index] += 1.0;
                 }
             }
@@ -73,43 +70,36 @@ impl HotaCounts {
         for ((row, column), hits) in &matched {
             let (objects, tracks) = (row_length[row], column_length[column]);
             for (index, &hits) in hits.iter().enumerate() {
-                counts.accuracy[index] += hits * (hits / (objects + tracks - hits).max(1.0));
-                counts.recall[index] += hits * (hits / objects.max(1.0));
-                counts.precision[index] += hits * (hits / tracks.max(1.0));
+                accuracy[index] += hits * (hits / (objects + tracks - hits).max(1.0));
+                recall[index] += hits * (hits / objects.max(1.0));
+                precision[index] += hits * (hits / tracks.max(1.0));
             }
         }
-        counts
+        Self { sums }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        let sums = [
-            (&mut self.hits, &other.hits),
-            (&mut self.accuracy, &other.accuracy),
-            (&mut self.recall, &other.recall),
-            (&mut self.precision, &other.precision),
-            (&mut self.overlap, &other.overlap),
-        ];
-        for (mine, theirs) in sums {
-            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
-        }
+        let sums = self.sums.as_flattened_mut().iter_mut().zip(other.sums.as_flattened());
+        sums.for_each(|(mine, theirs)| *mine += theirs);
     }
 
     /// The means over the levels, beside the other figures.
     pub(super) fn figures(&self, others: TrackFigures) -> TrackFigures {
-        let (hits, objects, tracks) = (&self.hits, others.objects as f64, others.tracked as f64);
+        let [hits, accuracy, recall, precision, overlap] = &self.sums;
+        let (objects, tracks) = (others.objects as f64, others.tracked as f64);
         let mean = |of: &dyn Fn(usize) -> f64| (0..LEVELS).map(of).sum::<f64>() / LEVELS as f64;
         let of_hits = |sum: &[f64; LEVELS], index: usize| sum[index] / hits[index].max(1.0);
         let det_a = |index: usize| hits[index] / (objects + tracks - hits[index]).max(1.0);
         TrackFigures {
-            hota: mean(&|index| (det_a(index) * of_hits(&self.accuracy, index)).sqrt()),
+            hota: mean(&|index| (det_a(index) * of_hits(accuracy, index)).sqrt()),
             det_a: mean(&det_a),
-            ass_a: mean(&|index| of_hits(&self.accuracy, index)),
+            ass_a: mean(&|index| of_hits(accuracy, index)),
             det_re: mean(&|index| hits[index] / objects.max(1.0)),
             det_pr: mean(&|index| hits[index] / tracks.max(1.0)),
-            ass_re: mean(&|index| of_hits(&self.recall, index)),
-            ass_pr: mean(&|index| of_hits(&self.precision, index)),
+            ass_re: mean(&|index| of_hits(recall, index)),
+            ass_pr: mean(&|index| of_hits(precision, index)),
             // 1 without a hit, as TrackEval has it.
-            loc_a: mean(&|index| self.overlap[index].max(1e-10) / hits[index].max(1e-10)),
+            loc_a: mean(&|index| overlap[index].max(1e-10) / hits[index].max(1e-10)),
             ..others
         }
     }

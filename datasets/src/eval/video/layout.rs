@@ -1,13 +1,14 @@
-//! Text files come one by one, or in a folder in the layout of MOTChallenge: these are the files of each sequence.
+//! The files of each sequence: text files come one by one, or in a folder in the layout of MOTChallenge; PNGs in folders, as DAVIS
+//! has them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use ocelli::{Error, ErrorKind, Result};
 use serde::de::DeserializeOwned;
 
-use crate::eval::truth::repeated;
+use crate::eval::entries::entries;
 
 /// The files of one sequence.
 pub(super) struct SequenceFiles {
@@ -16,45 +17,6 @@ pub(super) struct SequenceFiles {
     pub(super) predictions: PathBuf,
     /// The number of frames, if a `seqinfo.ini` has it.
     pub(super) frames: Option<u64>,
-}
-
-/// The entries of a file by frame.
-pub(super) type Frames<T> = BTreeMap<u64, Vec<T>>;
-
-impl SequenceFiles {
-    /// Reads one of the files. `parse` returns the frame of a line and what is in it, `id` the id that appears once in a frame.
-    pub(super) fn read<T>(
-        &self,
-        path: &Path,
-        mut parse: impl FnMut(&str) -> Result<(u64, T), String>,
-        id: impl Fn(&T) -> u64,
-    ) -> Result<Frames<T>> {
-        let mut frames = Frames::new();
-        for (number, text) in lines(path)? {
-            let wrong = |why| Error::invalid_data(format!("{}, line {number}: {why}", path.display()));
-            let (frame, line) = parse(&text).map_err(wrong)?;
-            if let Some(all) = self.frames.filter(|all| frame > *all) {
-                return Err(mismatch(path, format!("frame {frame}, but seqinfo.ini has {all} frames")));
-            }
-            frames.entry(frame).or_default().push(line);
-        }
-        for (frame, lines) in &frames {
-            if let Some(id) = repeated(lines.iter().map(&id)) {
-                return Err(invalid(path, format!("frame {frame} has id {id} twice")));
-            }
-        }
-        Ok(frames)
-    }
-}
-
-/// The frames that either file has, with what is in them.
-pub(super) fn of_both<'a, T>(
-    truth: &'a Frames<T>,
-    found: &'a Frames<T>,
-) -> impl Iterator<Item = [&'a [T]; 2]> {
-    let all: BTreeSet<u64> = truth.keys().chain(found.keys()).copied().collect();
-    all.into_iter()
-        .map(move |frame| [truth, found].map(|frames| frames.get(&frame).map_or(&[][..], Vec::as_slice)))
 }
 
 /// The error for a file that is not of its format.
@@ -89,7 +51,7 @@ pub(super) fn truth_files(truth: &Path) -> Result<BTreeMap<String, PathBuf>> {
     if !truth.is_dir() {
         let is_gt = truth.ends_with("gt/gt.txt");
         let sequence = truth.parent().and_then(Path::parent).filter(|_| is_gt);
-        let name = sequence.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let name = sequence.map(file_name).filter(|name| !name.is_empty());
         return Ok(BTreeMap::from([(name.unwrap_or_else(|| stem(truth)), truth.to_owned())]));
     }
     let gt = truth.join("gt/gt.txt");
@@ -100,22 +62,12 @@ pub(super) fn truth_files(truth: &Path) -> Result<BTreeMap<String, PathBuf>> {
     for path in entries(truth)? {
         let gt = path.join("gt/gt.txt");
         if gt.is_file() {
-            files.insert(path.file_name().unwrap_or_default().to_string_lossy().into_owned(), gt);
+            files.insert(file_name(&path), gt);
         } else if path.is_file() && path.extension().is_some_and(|extension| extension == "txt") {
             files.insert(stem(&path), path);
         }
     }
     Ok(files)
-}
-
-/// The entries of a folder, sorted.
-pub(in crate::eval) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |e| Error::io("cannot read the folder", folder, e);
-    let list = std::fs::read_dir(folder).map_err(failed)?;
-    let mut paths =
-        list.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    paths.sort();
-    Ok(paths)
 }
 
 /// The files of each sequence: `NAME.txt` or `data/NAME.txt` in a folder of predictions, or one file for one sequence.
@@ -156,12 +108,49 @@ pub(super) fn sequences(
     Ok(sequences)
 }
 
+/// The PNGs of a frame: of the ground truth, and of the predictions.
+pub(super) type PngFrame = (PathBuf, PathBuf);
+
+/// The frames of each sequence of a folder with PNGs, or with folders of them, with the file of the same name among the predictions.
+pub(super) fn png_sequences(truth: &Path, predictions: &Path) -> Result<Vec<(String, Vec<PngFrame>)>> {
+    let is_png =
+        |path: &PathBuf| path.is_file() && path.extension().is_some_and(|e| e.eq_ignore_ascii_case("png"));
+    let pngs =
+        |folder: &Path| -> Result<Vec<PathBuf>> { Ok(entries(folder)?.into_iter().filter(is_png).collect()) };
+    let mut folders = vec![(file_name(truth), truth.to_owned(), predictions.to_owned())];
+    if pngs(truth)?.is_empty() {
+        let inside = entries(truth)?.into_iter().filter(|path| path.is_dir());
+        folders =
+            inside.map(|path| (file_name(&path), path.clone(), predictions.join(file_name(&path)))).collect();
+    }
+    let mut sequences = Vec::new();
+    for (name, truth, predictions) in folders {
+        let truths = pngs(&truth)?;
+        if truths.is_empty() {
+            continue;
+        }
+        if !predictions.is_dir() {
+            return Err(missing(format_args!("predictions of sequence {name}"), &predictions));
+        }
+        let pair = |path: PathBuf| {
+            let file = predictions.join(path.file_name().unwrap_or_default());
+            (path, file)
+        };
+        sequences.push((name, truths.into_iter().map(pair).collect()));
+    }
+    Ok(sequences)
+}
+
 /// `seqLength` of a `seqinfo.ini`.
 fn length(path: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(path).ok()?;
     let pairs = text.lines().filter_map(|line| line.split_once('='));
     let length = pairs.into_iter().find(|(key, _)| key.trim().eq_ignore_ascii_case("seqLength"))?;
     length.1.trim().parse().ok()
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The lines of a text file that are not empty, with their numbers from 1.

@@ -1,11 +1,13 @@
 //! Boxes of tracks as MOTChallenge text, preprocessed as its evaluation does.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use ocelli::Result;
+use ocelli::{Error, Result};
 
-use super::layout::{self, SequenceFiles, invalid, mismatch, of_both};
+use super::layout::{self, SequenceFiles, invalid, lines, mismatch};
 use super::{ObjectBox, Role, TrackBox, TrackCounts, TrackReport, TrackSequence, VideoReport};
+use crate::eval::entries::repeated;
 
 /// The classes of MOT16, MOT17 and MOT20: 1 is pedestrian.
 const CLASSES: std::ops::RangeInclusive<i64> = 1..=13;
@@ -37,9 +39,7 @@ pub(super) fn evaluate(truth: &Path, predictions: &Path) -> Result<VideoReport> 
 
 /// Counts one sequence. `notes` says how classes were understood.
 fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<TrackCounts> {
-    let [truth, found] =
-        [&files.truth, &files.predictions].map(|path| files.read(path, parse, |line| line.id));
-    let (truth, found) = (truth?, found?);
+    let (truth, found) = (read(files, &files.truth)?, read(files, &files.predictions)?);
     let has_classes = truth.values().flatten().any(|line| line.class.is_some_and(|class| class > 0));
     if has_classes {
         let is_known = |line: &&Line| line.class.is_some_and(|class| CLASSES.contains(&class));
@@ -73,7 +73,9 @@ fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<TrackCounts> 
         if counts { Role::Counts } else { Role::Ignored }
     };
     let mut sequence = TrackSequence::default();
-    for [objects, tracks] in of_both(&truth, &found) {
+    let frames: BTreeSet<u64> = truth.keys().chain(found.keys()).copied().collect();
+    for frame in frames {
+        let [objects, tracks] = [&truth, &found].map(|of| of.get(&frame).map_or(&[][..], Vec::as_slice));
         let object = |line: &Line| ObjectBox { id: line.id, ltwh: line.ltwh, role: role(line) };
         let track = |line: &Line| TrackBox { id: line.id, ltwh: line.ltwh };
         let objects: Vec<_> = objects.iter().map(object).collect();
@@ -82,8 +84,26 @@ fn count(files: &SequenceFiles, notes: &mut Vec<String>) -> Result<TrackCounts> 
     Ok(TrackCounts::of(&sequence))
 }
 
-/// The frame of a line, and its box.
-fn parse(text: &str) -> Result<(u64, Line), String> {
+/// The lines of one of the files by frame.
+fn read(files: &SequenceFiles, path: &Path) -> Result<BTreeMap<u64, Vec<Line>>> {
+    let mut frames: BTreeMap<u64, Vec<Line>> = BTreeMap::new();
+    for (number, text) in lines(path)? {
+        let wrong = |why| Error::invalid_data(format!("{}, line {number}: {why}", path.display()));
+        let line = parse(&text).map_err(wrong)?;
+        if let Some(all) = files.frames.filter(|all| line.frame > *all) {
+            return Err(mismatch(path, format!("frame {}, but seqinfo.ini has {all} frames", line.frame)));
+        }
+        frames.entry(line.frame).or_default().push(line);
+    }
+    for (frame, lines) in &frames {
+        if let Some(id) = repeated(lines.iter().map(|line| line.id)) {
+            return Err(invalid(path, format!("frame {frame} has id {id} twice")));
+        }
+    }
+    Ok(frames)
+}
+
+fn parse(text: &str) -> Result<Line, String> {
     const LAYOUT: &str = "frame,id,left,top,width,height,score,class";
     let fields: Vec<&str> = text.split(',').map(str::trim).collect();
     if fields.len() < 6 {
@@ -107,5 +127,5 @@ fn parse(text: &str) -> Result<(u64, Line), String> {
     let class = if fields.len() > 7 { Some(number(7)?.trunc() as i64) } else { None };
     let class = class.filter(|&class| class != -1);
     let frame = integer(0, "frame", 1.0)?;
-    Ok((frame, Line { frame, id: integer(1, "id", 0.0)?, ltwh, flag, class }))
+    Ok(Line { frame, id: integer(1, "id", 0.0)?, ltwh, flag, class })
 }

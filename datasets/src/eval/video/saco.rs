@@ -11,8 +11,9 @@ use serde_json::Value;
 use ocelli::{ErrorKind, Mask, Result};
 
 use super::cgf1::{Case, LEAST_SCORE};
+use super::layout::{invalid, json, mismatch, wrong_entry};
 use super::vis::{is_true, mask};
-use super::{CgF1, VideoReport, invalid, json, mismatch, wrong_entry};
+use super::{CgF1, VideoReport};
 use crate::eval::{Predictions, Truth};
 
 /// The fields that COCO's files do not have.

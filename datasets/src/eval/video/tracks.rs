@@ -3,7 +3,7 @@
 use hotcoco::primitives::assign::lsap;
 use ocelli::{Error, Result};
 
-use crate::eval::truth::repeated;
+use crate::eval::entries::repeated;
 
 /// The purpose of an object of the ground truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -95,7 +95,7 @@ impl LabelJob {
                         let found = prompts.decode(&mut text, file, &features, &mut decoder);
                         found.map(|found| (size, found))
                     });
-                    let classes = prompts.current.classes.clone();
+                    let classes = prompts.classes.clone();
                     let image = SearchedImage { file, identity, found, first, classes, device: 0 };
                     job.finish_image(image, on_event)?;
                 }

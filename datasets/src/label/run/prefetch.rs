@@ -10,12 +10,11 @@ use std::thread::Builder;
 use ocelli::image::Image;
 use ocelli::preprocess::{PreprocessConfig, Preprocessor};
 use ocelli::stages::{ImageEncoder, ImageFeatures, Wanted};
-use ocelli::{Error, Result, StageTimes, cannot_start_thread};
+use ocelli::{Error, ErrorKind, Result, StageTimes, cannot_start_thread};
 use ocelli_engines::Tensor;
 use ocelli_export::contract::Manifest;
 
 use crate::label::open_image;
-use crate::label::run::turns::panicked;
 
 /// An image as the backbone takes it. The default is one that stays in its file until it is searched in tiles.
 #[derive(Default)]
@@ -155,6 +154,11 @@ pub(crate) fn in_order<T: Send>(
         }
         catch_unwind(AssertUnwindSafe(consume_all)).unwrap_or_else(|_| Err(panicked()))
     })
+}
+
+pub(crate) fn panicked() -> Error {
+    let message = "labelling panicked; finished images are kept, and running it again continues from there";
+    Error::new(ErrorKind::Internal, message)
 }
 
 #[cfg(test)]

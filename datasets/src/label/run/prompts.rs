@@ -3,34 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use ocelli::{
-    Detection, Error, Prompt, Prompts, Result, StageTimes,
-    stages::{EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder},
-};
+use ocelli::classes::{Class, ClassExemplar, ClassMap, ExemplarImage};
+use ocelli::stages::{EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder};
+use ocelli::{Detection, Error, Prompt, Prompts, Result, StageTimes};
 
 use crate::label::run::prefetch::Preparer;
 use crate::label::{ImageFile, open_image};
-use ocelli::classes::{Class, ClassExemplar, ClassMap, ExemplarImage};
-
-/// Prompts, not encoded yet.
-#[derive(Clone, Debug)]
-pub(crate) struct ImagePrompts {
-    /// `None` if all classes have exemplars in files or in other images, and no text prompts.
-    prompts: Option<Prompts>,
-    /// The class of each prompt, followed by the classes of the prompts with exemplars in files.
-    pub classes: Vec<usize>,
-}
 
 /// Encodes the prompts of the current image and decodes with them.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct LabelPrompts {
     map: ClassMap,
     /// The classes from this one on are looked for.
     first: usize,
     /// `true` if all images have the same prompts.
     is_uniform: bool,
-    /// Those of the image that was decoded last.
-    pub current: ImagePrompts,
+    /// The class of each prompt of the image that was decoded last.
+    pub classes: Vec<usize>,
     /// The text prompts, and the exemplars in the image itself.
     embedded: Option<EmbeddedPrompts>,
     /// Exemplars in files, which apply to every image.
@@ -50,34 +39,39 @@ impl LabelPrompts {
     ) -> Result<Self> {
         let mut exemplars = map.classes.iter().skip(first).flat_map(|class| &class.exemplars);
         let is_uniform = exemplars.all(|exemplar| matches!(exemplar.image, ExemplarImage::File(_)));
-        if !is_uniform {
-            for file in todo {
-                embed(text, &ImagePrompts::of(map, first, &file.name)?)?;
-            }
-        }
-        let current = ImagePrompts::of(map, first, "")?;
-        let embedded = embed(text, &current)?;
+        let mut prompts = Self { map: map.clone(), first, is_uniform, ..Self::default() };
+        todo.iter().filter(|_| !is_uniform).try_for_each(|file| prompts.embed(text, &file.name))?;
+        prompts.embed(text, "")?;
         let mut encoded = Vec::new();
-        for (file, prompts) in prompts_by_file(map, first) {
-            let prompts = Prompts::new(prompts.into_iter().map(|(_, prompt)| prompt))?;
+        for (file, of_file) in prompts_by_file(map, first) {
+            let of_file = Prompts::new(of_file.into_iter().map(|(_, prompt)| prompt))?;
             let mut features = ImageFeatures::default();
             preparer.encode(encoder, preparer.prepare_image(&open_image(file)?)?, &mut features)?;
-            encoded.push((file, features, text.embed(&prompts)?));
+            encoded.push((file, features, text.embed(&of_file)?));
         }
         if release {
             encoder.unload();
         }
-        let mut from_files = Vec::new();
-        for (file, features, prompts) in encoded {
-            let kept = decoder.keep_exemplars(&features, &prompts);
-            from_files.push(kept.map_err(|e| Error::new(e.kind(), format!("{}: {e}", file.display())))?);
+        for (file, features, of_file) in encoded {
+            let kept = decoder.keep_exemplars(&features, &of_file);
+            prompts
+                .from_files
+                .push(kept.map_err(|e| Error::new(e.kind(), format!("{}: {e}", file.display())))?);
         }
         if release {
             decoder.unload();
         }
-        let mut prompts = Self { map: map.clone(), first, is_uniform, current, embedded, from_files };
         prompts.add_exemplars_from_files();
         Ok(prompts)
+    }
+
+    /// Encodes the prompts of the image with this name.
+    fn embed(&mut self, text: &mut TextEmbedder, name: &str) -> Result<()> {
+        let (prompts, classes) = prompts_in(&self.map, self.first, name)?;
+        self.classes = classes;
+        self.embedded = prompts.map(|prompts| text.embed(&prompts)).transpose()?;
+        self.add_exemplars_from_files();
+        Ok(())
     }
 
     fn add_exemplars_from_files(&mut self) {
@@ -106,34 +100,27 @@ impl LabelPrompts {
     /// The prompts of an image, which is the current one from now on; `None` if there is nothing to look for.
     pub fn of(&mut self, text: &mut TextEmbedder, file: &ImageFile) -> Result<Option<&EmbeddedPrompts>> {
         if !self.is_uniform {
-            self.current = ImagePrompts::of(&self.map, self.first, &file.name)?;
-            self.embedded = embed(text, &self.current)?;
-            self.add_exemplars_from_files();
+            self.embed(text, &file.name)?;
         }
         Ok(self.embedded.as_ref())
     }
 }
 
-fn embed(text: &mut TextEmbedder, image: &ImagePrompts) -> Result<Option<EmbeddedPrompts>> {
-    image.prompts.as_ref().map(|prompts| text.embed(prompts)).transpose()
-}
-
-impl ImagePrompts {
-    /// The prompts of the image with this name: every phrase of every class in order, with the exemplars in this image, and
-    /// then the classes that have no phrases but exemplars in this image.
-    fn of(map: &ClassMap, first: usize, name: &str) -> Result<Self> {
-        let mut all: Vec<(usize, &Class)> = map.classes.iter().enumerate().skip(first).collect();
-        all.sort_by_key(|(_, class)| class.phrases.is_empty());
-        let (mut prompts, mut classes) = (Vec::new(), Vec::new());
-        for (id, class) in all {
-            let own = prompts_of(class, |exemplar| exemplar.is_in(name));
-            classes.extend(own.iter().map(|_| id));
-            prompts.extend(own);
-        }
-        classes.extend(prompts_by_file(map, first).values().flatten().map(|(id, _)| *id));
-        let prompts = if prompts.is_empty() { None } else { Some(Prompts::new(prompts)?) };
-        Ok(Self { prompts, classes })
+/// The prompts of the image with this name: every phrase of every class in order, with the exemplars in this image, and then
+/// the classes that have no phrases but exemplars in this image; `None` if all classes have exemplars in files or in other images,
+/// and no text prompts. The class of each prompt, followed by the classes of the prompts with exemplars in files.
+fn prompts_in(map: &ClassMap, first: usize, name: &str) -> Result<(Option<Prompts>, Vec<usize>)> {
+    let mut all: Vec<(usize, &Class)> = map.classes.iter().enumerate().skip(first).collect();
+    all.sort_by_key(|(_, class)| class.phrases.is_empty());
+    let (mut prompts, mut classes) = (Vec::new(), Vec::new());
+    for (id, class) in all {
+        let own = prompts_of(class, |exemplar| exemplar.is_in(name));
+        classes.extend(own.iter().map(|_| id));
+        prompts.extend(own);
     }
+    classes.extend(prompts_by_file(map, first).values().flatten().map(|(id, _)| *id));
+    let prompts = if prompts.is_empty() { None } else { Some(Prompts::new(prompts)?) };
+    Ok((prompts, classes))
 }
 
 /// The prompts of a class with some of its exemplars: its phrases, or these exemplars alone.
@@ -187,9 +174,9 @@ mod tests {
         for (name, expected) in
             [("a.png", vec![(1, 0), (0, 1)]), ("b.png", vec![(1, 1), (0, 1)]), ("c.png", vec![(1, 0)])]
         {
-            let image = ImagePrompts::of(&map, 0, name).expect("the prompts are valid");
-            let prompts = image.prompts.as_ref().map(|prompts| {
-                prompts.iter().zip(&image.classes).map(|(p, class)| (*class, p.exemplars().len())).collect()
+            let (prompts, classes) = prompts_in(&map, 0, name).expect("the prompts are valid");
+            let prompts = prompts.map(|prompts| {
+                prompts.iter().zip(&classes).map(|(p, class)| (*class, p.exemplars().len())).collect()
             });
             assert_eq!(prompts, Some(expected), "{name}");
         }

@@ -4,13 +4,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::{Builder, Scope};
 
-use ocelli::{Error, ErrorKind, Result, cannot_start_thread};
+use ocelli::{Result, cannot_start_thread};
+
+use crate::label::run::prefetch::{in_order, panicked};
+use crate::label::{LabelEvent, OnEvent};
+
+/// Items that wait for the devices, for each thread that makes them.
+const AHEAD: usize = 2;
 
 /// Work on one item.
 type Work<'a, D, T, R> = &'a (dyn Fn(&mut D, T) -> R + Sync);
 
 /// Devices that take turns. Several work on threads of their own, a single one on the caller's.
-pub(crate) struct Turns<'a, D, T, R> {
+struct Turns<'a, D, T, R> {
     alone: Option<&'a mut D>,
     work: Work<'a, D, T, R>,
     lanes: Vec<(SyncSender<T>, Receiver<R>)>,
@@ -20,7 +26,7 @@ pub(crate) struct Turns<'a, D, T, R> {
 
 impl<'a, D: Send, T: Send, R: Send> Turns<'a, D, T, R> {
     /// # Errors
-    /// [`ErrorKind::Io`] if no thread can be started.
+    /// [`Io`](ocelli::ErrorKind::Io) if no thread can be started.
     pub fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         devices: &'a mut [D],
@@ -58,7 +64,7 @@ impl<'a, D: Send, T: Send, R: Send> Turns<'a, D, T, R> {
     /// Hands an item to the next device. Returns the oldest result, unless there is room for more items before it.
     ///
     /// # Errors
-    /// [`ErrorKind::Internal`] if a device has panicked.
+    /// [`Internal`](ocelli::ErrorKind::Internal) if a device has panicked.
     pub fn hand(&mut self, item: T) -> Result<Option<R>> {
         if let Some(device) = &mut self.alone {
             return Ok(Some((self.work)(device, item)));
@@ -73,7 +79,7 @@ impl<'a, D: Send, T: Send, R: Send> Turns<'a, D, T, R> {
     /// Waits for the oldest result; `None` if there is none to wait for.
     ///
     /// # Errors
-    /// [`ErrorKind::Internal`] if a device has panicked.
+    /// [`Internal`](ocelli::ErrorKind::Internal) if a device has panicked.
     pub fn next(&mut self) -> Result<Option<R>> {
         if self.taken == self.handed {
             return Ok(None);
@@ -84,15 +90,38 @@ impl<'a, D: Send, T: Send, R: Send> Turns<'a, D, T, R> {
     }
 }
 
-pub(crate) fn panicked() -> Error {
-    let message = "labelling panicked; finished images are kept, and running it again continues from there";
-    Error::new(ErrorKind::Internal, message)
+/// Makes `count` items on `threads` threads, as [`in_order`]. The devices take turns to work on them, and `finish` gets the
+/// results in order, on the caller's thread.
+///
+/// # Errors
+/// Those of `on_event` and `finish`; [`Internal`](ocelli::ErrorKind::Internal) after a panic; [`Io`](ocelli::ErrorKind::Io) if no thread can be started.
+pub(crate) fn in_turns<D: Send, T: Send, R: Send>(
+    devices: &mut [D],
+    (count, threads): (usize, usize),
+    make: impl Fn(usize) -> Result<T> + Sync,
+    work: impl Fn(&mut D, (usize, Result<T>)) -> R + Sync,
+    on_event: &mut OnEvent<'_>,
+    mut finish: impl FnMut(R, &mut OnEvent<'_>) -> Result<()>,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let mut turns = Turns::start(scope, devices, &work)?;
+        in_order(count, threads, threads * AHEAD, make, |number, made| {
+            on_event(LabelEvent::Waiting)?;
+            turns.hand((number, made))?.map_or(Ok(()), |done| finish(done, on_event))
+        })?;
+        while let Some(done) = turns.next()? {
+            finish(done, on_event)?;
+        }
+        Ok(())
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::thread::{scope, sleep};
     use std::time::Duration;
+
+    use ocelli::ErrorKind;
 
     use super::*;
 

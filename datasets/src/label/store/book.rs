@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::label::store::placer::as_corrected;
 use crate::label::store::write::place_whole_files;
-use crate::label::store::{COCO_FILE, Journal, Owner, Placer, SavedLabels, State, WHOLE_FILES, label_files};
+use crate::label::store::{COCO_FILE, Event, Journal, Owner, Placer, SavedLabels, State, label_files};
 use crate::label::{DataSetOptions, Format, ImageFile, ImageSet, Instance, Record, disk};
 use ocelli::{Error, Result, classes::ClassMap};
 
@@ -120,14 +120,8 @@ impl Book {
     /// The first of COCO's files that another program changed: it cannot be written, and what the journal has is not what is in
     /// it.
     pub fn changed_whole_file(&self) -> Result<Option<PathBuf>> {
-        for (file, format, _) in WHOLE_FILES {
-            let path = self.placer.state.root.join(file);
-            let is_written = self.placer.options.has(format) && path.is_file();
-            if is_written && self.placer.state.owner(file)? == Owner::Person {
-                return Ok(Some(path));
-            }
-        }
-        Ok(None)
+        let changed = self.placer.state.changed_whole_file(&self.placer.options)?;
+        Ok(changed.map(|file| self.placer.state.root.join(file)))
     }
 
     /// The record that an image has in all files that a person did not correct, or will have; `None` if it is not labelled. Files
@@ -160,7 +154,7 @@ impl Book {
         let classes = self.placer.classes.all;
         // The record comes first: after a stop, the next run writes the file from it.
         let saved = SavedLabels { name, width, height, classes, instances, is_merged: false };
-        self.placer.state.save_labels(vec![saved])?;
+        self.placer.state.append(Event::Saved(vec![saved]))?;
         self.note_checked(&record.name);
         // A run that has not ended yet writes the file.
         let Some(in_coco) = self.images_in_coco()? else { return Ok(()) };

@@ -3,17 +3,18 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use ocelli::{ErrorKind, Result, classes::ClassMap};
+use ocelli::{Error, ErrorKind, Result, classes::ClassMap};
 use serde_json::Value;
 
 use crate::label::source::content_of;
-use crate::label::store::conflicts::{check_conflicts, discard_corrections};
 use crate::label::store::journal::source_hash;
-use crate::label::store::write::place_class_files;
+use crate::label::store::layout::{PROPOSALS, is_dropped, meaning_of};
 use crate::label::store::{
-    ClassHashes, Contents, Entry, Journal, OutputFolder, Placer, State, Summary, classes_of, journal_path,
+    COCO_FILE, ClassHashes, Contents, Entry, Event, Journal, OutputFolder, Owner, Placer, SavedLabels, State,
+    WHOLE_FILES, classes_of, journal_path, label_files,
 };
-use crate::label::{CheckCancelled, DataSetOptions, ImageFile, ImageSet, Record, Shard, identity};
+use crate::label::{DataSetOptions, Format, ImageFile, ImageSet, Record, Shard, identity};
+use crate::table::some;
 
 /// The treatment of the data set that is in the output folder already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub(crate) struct DataSet {
     /// The images of the job, or of its shard.
     pub set: ImageSet,
     /// Files that were removed of formats that are not named any more.
-    dropped: Vec<String>,
+    pub(super) dropped: Vec<String>,
     /// Videos that were not read to their end, each with the reason.
     pub(crate) broken: Vec<(PathBuf, String)>,
 }
@@ -190,25 +191,6 @@ impl DataSet {
         }
         Ok(())
     }
-
-    /// Writes what waits to be written, so that finished images are complete after an error, too.
-    pub fn stopped(&mut self) -> Result<()> {
-        // What is done can be trained on.
-        if !self.placer.state.is_recorded("data.yaml") {
-            place_class_files(&mut self.placer, &self.journal, &self.set)?;
-        }
-        self.placer.state.commit()
-    }
-
-    /// Writes every file from the journal. An error of `check_cancelled`, which is called for each image, ends it.
-    pub fn finish(mut self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
-        let summary = Summary { dropped: std::mem::take(&mut self.dropped), ..self.write(check_cancelled)? };
-        let contents = Contents { written: self.journal.log.length, ..self.contents };
-        self.placer.state.set_contents(Some(contents))?;
-        // The last write: what a stopped run did not say, the next one says.
-        self.placer.state.save_images()?;
-        Ok(summary)
-    }
 }
 
 /// Replaces the journal by one with what is kept of the former one.
@@ -262,4 +244,56 @@ fn kept_images(
         kept.push((entry.clone(), if stays { known } else { Some(0) }));
     }
     Ok(kept)
+}
+
+/// Images that a message names.
+const NAMED: usize = 10;
+
+/// Refuses to write over corrected files and saved labels that have another format or other classes, and to leave those behind
+/// whose format is not named any more: nothing would say that they describe an earlier image.
+fn check_conflicts(
+    state: &State,
+    classes: &ClassHashes,
+    way_out: &str,
+    options: &DataSetOptions,
+) -> Result<()> {
+    let mut conflicts = state.conflicts(classes, |file| meaning_of(options, classes.all, file))?;
+    let is_dropped = |file: &str| is_dropped(options, file) && !file.starts_with(PROPOSALS);
+    conflicts.extend(state.existing_of(Owner::Person, is_dropped)?);
+    let has_all = options.has(Format::Coco) && options.yolo_folders().is_empty();
+    let is_lost = |image: &&SavedLabels| {
+        !has_all || (image.classes != classes.all && classes.earlier(image.classes).is_none())
+    };
+    let lost: Vec<_> = state.saved.values().filter(is_lost).map(|image| image.name.as_str()).collect();
+    if !lost.is_empty() {
+        conflicts.push(format!("{COCO_FILE} (what was saved for {})", some(&lost, NAMED)));
+    }
+    if conflicts.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "cannot write the data set, {}: these files were corrected by hand and have another format or other classes: {}; {way_out}",
+        state.root.display(),
+        conflicts.join(", ")
+    );
+    Err(Error::mismatch(message))
+}
+
+/// Makes every file ours, whoever wrote it, and forgets what a person saved.
+fn discard_corrections(
+    state: &mut State,
+    options: &DataSetOptions,
+    classes: &ClassHashes,
+    whole: &ImageSet,
+) -> Result<()> {
+    let both = |name: &str| [false, true].map(|split| label_files(options, name, split));
+    let files = whole.files().iter().flat_map(|file| both(&file.name).into_iter().flatten());
+    let files = files.map(|(file, _)| file);
+    let others = ["", "segments/"]
+        .into_iter()
+        .flat_map(|below| ["classes.txt", "data.yaml"].map(|name| format!("{below}{name}")))
+        .chain(WHOLE_FILES.map(|(file, ..)| file.to_owned()));
+    let meant = |file: String| meaning_of(options, classes.all, &file).map(|meaning| (file, meaning));
+    state.discard_corrections(files.chain(others).filter_map(meant))?;
+    if state.saved.is_empty() { Ok(()) } else { state.append(Event::Discarded) }
 }

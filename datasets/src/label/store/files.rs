@@ -8,7 +8,6 @@
 //! one the rename is done, so that a file which is missing was removed by the person. A file that is to be removed gets a
 //! temporary name before the record says so, and its own again after a stop in between.
 
-mod meaning;
 mod recover;
 
 use std::collections::{BTreeSet, HashMap};
@@ -16,14 +15,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
-use crate::label::disk;
 use crate::label::hash::{hash_of_bytes, hash_on_disk};
-use crate::label::store::{Event, State};
+use crate::label::store::state::{Event, FileEntry, Staged, State};
+use crate::label::store::{ClassHashes, Meaning, WHOLE_FILES};
+use crate::label::{DataSetOptions, disk};
 use ocelli::{Error, Result};
-
-pub(crate) use meaning::{ClassHashes, Meaning};
 
 /// Files that wait for their rename, to sync the record once for all of them.
 const FILES_PER_COMMIT: usize = 32;
@@ -34,26 +30,6 @@ const SAVED: &str = "saved by a person";
 const MERGED: &str = "merged: ";
 /// Temporary files are named `.ocelli-*.part`.
 const PART: (&str, &str) = (".ocelli-", ".part");
-
-/// A recorded file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FileEntry {
-    /// The path below the output folder, with `/` as separator.
-    pub file: String,
-    /// The hash of what was written; `None` if the file was removed, or never written because the person's is there.
-    hash: Option<String>,
-    /// The hash of the file that it replaced; `None` if there was none.
-    before: Option<String>,
-    #[serde(flatten)]
-    meaning: Meaning,
-}
-
-impl FileEntry {
-    /// `true` if a file that was there is to be removed.
-    fn is_removal(&self) -> bool {
-        self.hash.is_none() && self.before.is_some()
-    }
-}
 
 /// The owner of a file: Ocelli or the person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,12 +48,6 @@ pub(crate) struct Part {
     pub hash: String,
     /// The hash of the file that is there.
     on_disk: Option<String>,
-}
-
-/// A file whose content is under its temporary name, or that is to be removed.
-pub(crate) struct Staged {
-    entry: FileEntry,
-    part: Option<PathBuf>,
 }
 
 impl State {
@@ -99,6 +69,17 @@ impl State {
             }
         }
         Ok(false)
+    }
+
+    /// The first of the files with the labels of all images that a person changed.
+    pub fn changed_whole_file(&self, options: &DataSetOptions) -> Result<Option<&'static str>> {
+        let written = WHOLE_FILES.into_iter().filter(|(_, format, _)| options.has(*format));
+        for (file, ..) in written.filter(|(file, ..)| self.root.join(file).is_file()) {
+            if self.owner(file)? == Owner::Person {
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
     }
 
     fn owner_of(&self, file: &str, on_disk: Option<&str>) -> Owner {

@@ -8,53 +8,14 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use ocelli::{Result, image::has_unsupported_extension};
-use serde::{Deserialize, Serialize};
 
 use crate::label::images::{free_name, split_extension};
 use crate::label::source::{content_of, is_readable, is_same};
+use crate::label::store::Journal;
 use crate::label::store::layout::{COPIES, copy_name};
 use crate::label::store::placer::is_copy_of;
-use crate::label::store::{Event, Journal, State};
+use crate::label::store::state::{Event, KnownImage, State};
 use crate::label::{ImageFile, ImageSet, identity};
-
-/// An image of the data set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct KnownImage {
-    /// The path of its file when it was last named.
-    pub source: String,
-    /// Size and time of the picture that its label files and its copy describe, as the last finished run left them.
-    pub identity: (u64, u64),
-    /// Size and time of earlier pictures: a copy of one of them was not edited.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub earlier: Vec<(u64, u64)>,
-    /// Its labels that were corrected for an earlier picture, as the placer names them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub outdated_labels: Vec<String>,
-    /// A hash of the content of that picture; `None` until it was seen at its source.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content: Option<String>,
-    /// Its name in a data set without a history, if the last run named it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub found: Option<String>,
-    /// Its labels were removed because its file is gone.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_removed: bool,
-    /// A restart with other classes leaves it out, and no run has said so yet.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_left_out: bool,
-}
-
-impl KnownImage {
-    /// Notes that the picture has this size and time now.
-    pub fn describe(&mut self, picture: (u64, u64)) {
-        if self.identity != picture {
-            if !self.earlier.contains(&self.identity) {
-                self.earlier.push(self.identity);
-            }
-            (self.identity, self.content) = (picture, None);
-        }
-    }
-}
 
 impl State {
     /// Writes what changed to the log.

@@ -74,8 +74,6 @@ pub(crate) struct Journal {
     pub log: Log,
     /// The images and their last lines, by name.
     pub entries: BTreeMap<String, Entry>,
-    /// Number of classes in the settings.
-    classes: Option<usize>,
 }
 
 impl Journal {
@@ -91,13 +89,12 @@ impl Journal {
             grow(path, settings, known)?;
         }
         let file = disk::open(path).map_err(|e| Error::io("cannot open the journal", path, e))?;
-        let mut journal = Self::unread(Log::new(path, &KIND, Some(file)));
+        let mut journal = Self { log: Log::new(path, &KIND, Some(file)), entries: BTreeMap::new() };
         if journal.read_lines(Some(settings))?.is_none() {
             let header = Header { ocelli_label: FORMAT, settings: settings.clone(), grown: false };
             journal.write_line(&header)?;
             disk::sync(path.parent().unwrap_or(Path::new("")))?;
         }
-        journal.classes = class_count(settings);
         Ok(journal)
     }
 
@@ -134,18 +131,14 @@ impl Journal {
     pub fn compact(&mut self) -> Result<()> {
         let Some(header) = self.log.header::<Header>()? else { return Ok(()) };
         let records = self.lines().map(|line| self.log.read_at::<Record>(line));
-        Log::shorten(&self.log.path, &header, records)?;
+        Log::may_stay_long(Log::replace(&self.log.path, &header, records))?;
         *self = Self::open(&self.log.path.clone(), &header.settings)?;
         Ok(())
     }
 
-    fn unread(log: Log) -> Self {
-        Self { log, entries: BTreeMap::new(), classes: None }
-    }
-
     /// Opens an existing journal for reading. Returns its settings, too.
     pub fn open_existing(path: &Path) -> Result<(Self, Value)> {
-        let mut journal = Self::unread(Log::open_to_read(path, &KIND)?);
+        let mut journal = Self { log: Log::open_to_read(path, &KIND)?, entries: BTreeMap::new() };
         match journal.read_lines(None)? {
             Some(settings) => Ok((journal, settings)),
             None => Err(journal.log.corrupt("it has no first line")),
@@ -162,8 +155,7 @@ impl Journal {
         if let Some(expected) = expected {
             self.check_settings(&header.settings, expected)?;
         }
-        self.classes = class_count(&header.settings);
-        let (classes, entries) = (self.classes, &mut self.entries);
+        let (classes, entries) = (class_count(&header.settings), &mut self.entries);
         self.log.read(|record: Record, line| {
             check(&record, classes)?;
             remember(entries, &record, line);

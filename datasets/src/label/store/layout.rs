@@ -1,8 +1,11 @@
 //! The paths of a data set's files, by format, and what each file is to mean.
 
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
 use crate::label::formats::youtube_vis::YOUTUBE_VIS_FILE;
-use crate::label::images::split_extension;
-use crate::label::store::Meaning;
+use crate::label::images::{hash_of, split_extension};
 use crate::label::{DataSetOptions, Format};
 
 /// The folder of a split.
@@ -96,6 +99,46 @@ pub(crate) fn is_dropped(options: &DataSetOptions, file: &str) -> bool {
         "voc" => !options.has(Format::Voc),
         "masks" => !options.has(Format::Masks),
         _ => WHOLE_FILES.into_iter().any(|(name, format, _)| name == file && !options.has(format)),
+    }
+}
+
+/// Hashes of the names of the classes.
+#[derive(Clone, Debug)]
+pub(crate) struct ClassHashes {
+    /// That of all names.
+    pub all: u64,
+    /// The number of names by the hash of the first ones, without that of all.
+    earlier: HashMap<u64, usize>,
+}
+
+impl ClassHashes {
+    pub fn new<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let names: Vec<&str> = names.collect();
+        let hash = |count: usize| hash_of(&names[..count].join("\n"), 0);
+        let earlier = (1..names.len()).map(|count| (hash(count), count)).collect();
+        Self { all: hash(names.len()), earlier }
+    }
+
+    /// The number of classes if this is the hash of the first ones.
+    pub fn earlier(&self, hash: u64) -> Option<usize> {
+        self.earlier.get(&hash).copied().filter(|_| hash != self.all)
+    }
+}
+
+/// The meaning of the lines of a file: its format and its classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Meaning {
+    /// `None` for a file without labels, such as `data.yaml`.
+    pub format: Option<Format>,
+    /// A hash of the names of the classes.
+    pub classes: u64,
+}
+
+impl Meaning {
+    /// `true` if it is the label file of an image. If the person removes one, its image has no labels; other files are
+    /// written again.
+    pub(crate) fn is_of_image(self) -> bool {
+        matches!(self.format, Some(Format::Yolo | Format::YoloSeg | Format::Voc | Format::Masks))
     }
 }
 

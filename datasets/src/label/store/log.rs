@@ -74,14 +74,10 @@ impl Log {
         })
     }
 
-    /// As [`replace`](Self::replace) with a shorter log, for which the disk may have no room: then the longer one stays, with a
-    /// warning.
-    pub fn shorten<E: Serialize>(
-        path: &Path,
-        header: &impl Serialize,
-        events: impl IntoIterator<Item = Result<E>>,
-    ) -> Result<()> {
-        Self::replace(path, header, events).or_else(|why| {
+    /// The end of a [`replace`](Self::replace) with a shorter log, for which the disk may have no room: then the longer one stays,
+    /// with a warning.
+    pub fn may_stay_long(replaced: Result<()>) -> Result<()> {
+        replaced.or_else(|why| {
             let full = has_no_room(&why).then(|| tracing::warn!("the log stays as long as it is: {why}"));
             full.ok_or(why)
         })

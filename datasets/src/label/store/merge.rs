@@ -9,8 +9,8 @@ use crate::label::store::folder::unusable;
 use crate::label::store::journal::difference;
 use crate::label::store::layout::masks_folder;
 use crate::label::store::{
-    Contents, DataSet, Entry, Existing, Journal, Opening, OutputFolder, Owner, Placer, SavedLabels, State,
-    Summary, WHOLE_FILES, classes_of, journal_path, label_files,
+    Contents, DataSet, Entry, Event, Existing, Journal, Opening, OutputFolder, Owner, Placer, SavedLabels,
+    State, Summary, classes_of, journal_path, label_files,
 };
 use crate::label::{CheckCancelled, Format, ImageFile, ImageSet, Record, disk};
 use ocelli::{Error, Result};
@@ -40,15 +40,11 @@ impl Part {
             return refuse("it is not finished; finish this shard first");
         }
         state.recover(&OutputFolder::FOLDERS)?;
-        for (file, format, _) in WHOLE_FILES {
-            let is_coco = format == Format::Coco && contents.options.has(format);
-            let is_there = is_coco && root.join(file).is_file();
-            if is_there && state.owner(file)? == Owner::Person {
-                return refuse(&format!(
-                    "{file} was corrected by hand, and only label files of single images can be merged; move it out of \
-                     the folder to merge without these corrections"
-                ));
-            }
+        if let Some(file) = state.changed_whole_file(&contents.options)? {
+            return refuse(&format!(
+                "{file} was corrected by hand, and only label files of single images can be merged; move it out of the folder \
+                 to merge without these corrections"
+            ));
         }
         let classes = classes_of(&settings).unwrap_or_default();
         let placer = Placer::new(state, &contents.options, &ImageSet::default(), &classes);
@@ -287,7 +283,7 @@ fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Own
             _ => new.push(saved),
         }
     }
-    if new.is_empty() { Ok(()) } else { placer.state.save_labels(new) }
+    if new.is_empty() { Ok(()) } else { placer.state.append(Event::Saved(new)) }
 }
 
 /// Copies the label files of an image that were corrected in a shard. A file that was corrected in the joined data set stays.

@@ -2,7 +2,6 @@
 
 mod corrected;
 mod dropped;
-mod links;
 mod pictures;
 mod proposals;
 

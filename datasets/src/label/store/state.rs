@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::label::disk;
 use crate::label::record::check_name;
-use crate::label::store::files::{FileEntry, Staged};
-use crate::label::store::images::KnownImage;
-use crate::label::store::{Contents, Kind, Log, OutputFolder, STATE_FOLDER, SavedLabels, journal_path};
+use crate::label::store::{
+    ClassHashes, Contents, Kind, Log, Meaning, OutputFolder, STATE_FOLDER, journal_path,
+};
+use crate::label::{Instance, Record};
 use ocelli::{Error, ErrorKind, Result};
 
 /// The version of the log's format.
@@ -45,6 +46,90 @@ pub(crate) enum Event {
     Discarded,
     /// The contents of the data set; `None` while a restart has not started to label.
     Contents(Option<Contents>),
+}
+
+/// A recorded file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileEntry {
+    /// The path below the output folder, with `/` as separator.
+    pub file: String,
+    /// The hash of what was written; `None` if the file was removed, or never written because the person's is there.
+    pub(super) hash: Option<String>,
+    /// The hash of the file that it replaced; `None` if there was none.
+    pub(super) before: Option<String>,
+    #[serde(flatten)]
+    pub(super) meaning: Meaning,
+}
+
+impl FileEntry {
+    /// `true` if a file that was there is to be removed.
+    pub(super) fn is_removal(&self) -> bool {
+        self.hash.is_none() && self.before.is_some()
+    }
+}
+
+/// An image of the data set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KnownImage {
+    /// The path of its file when it was last named.
+    pub source: String,
+    /// Size and time of the picture that its label files and its copy describe, as the last finished run left them.
+    pub identity: (u64, u64),
+    /// Size and time of earlier pictures: a copy of one of them was not edited.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<(u64, u64)>,
+    /// Its labels that were corrected for an earlier picture, as the placer names them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outdated_labels: Vec<String>,
+    /// A hash of the content of that picture; `None` until it was seen at its source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// Its name in a data set without a history, if the last run named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
+    /// Its labels were removed because its file is gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_removed: bool,
+    /// A restart with other classes leaves it out, and no run has said so yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_left_out: bool,
+}
+
+impl KnownImage {
+    /// Notes that the picture has this size and time now.
+    pub fn describe(&mut self, picture: (u64, u64)) {
+        if self.identity != picture {
+            if !self.earlier.contains(&self.identity) {
+                self.earlier.push(self.identity);
+            }
+            (self.identity, self.content) = (picture, None);
+        }
+    }
+}
+
+/// The labels of an image that has them in `annotations.json` alone, as a person saved them.
+///
+/// That file has all images, so it cannot become the person's as the label file of one image does. It stays ours, and what
+/// the person saved is in a record of its own, from which every run and every merge writes the annotations of these images.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SavedLabels {
+    /// The name of the image in the data set.
+    pub name: String,
+    /// The size of the image that the person saw, in pixels.
+    pub width: u32,
+    pub height: u32,
+    /// A hash of the names of the classes.
+    pub classes: u64,
+    pub instances: Vec<Instance>,
+    /// They came from a shard, and were not saved here since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_merged: bool,
+}
+
+/// A file whose content is under its temporary name, or that is to be removed.
+pub(crate) struct Staged {
+    pub(super) entry: FileEntry,
+    pub(super) part: Option<PathBuf>,
 }
 
 /// The state, and the files that wait to be renamed.
@@ -104,8 +189,8 @@ impl State {
         if state.log.file.is_none() {
             state.start()?;
         } else if state.log.is_mostly_superseded(live_bytes) {
-            Log::shorten(&state.log.path, &HEADER, state.events().map(Ok))?;
-            state.reopen()?;
+            Log::may_stay_long(Log::replace(&state.log.path, &HEADER, state.events().map(Ok)))?;
+            return Self::load_with(&folder.root, true);
         }
         Ok(state)
     }
@@ -167,7 +252,8 @@ impl State {
     /// Writes the whole log with what still counts.
     pub fn start(&mut self) -> Result<()> {
         Log::replace(&self.log.path, &HEADER, self.events().map(Ok))?;
-        self.reopen()
+        *self = Self::load_with(&self.root, true)?;
+        Ok(())
     }
 
     /// All that still counts.
@@ -181,14 +267,6 @@ impl State {
         .into_iter()
     }
 
-    fn reopen(&mut self) -> Result<()> {
-        let path = self.log.path.clone();
-        let file = File::options().read(true).write(true).open(&path);
-        let file = file.map_err(|e| Error::io("cannot open the record of a data set", &path, e))?;
-        self.log = Log::new(&path, &KIND, Some(file));
-        self.log.read(|_: serde::de::IgnoredAny, _| Ok(()))
-    }
-
     /// Appends an event, after which it counts.
     pub(super) fn append(&mut self, event: Event) -> Result<()> {
         self.log.append(&event).map_err(|e| Error::io("cannot write", &self.log.path, e))?;
@@ -198,6 +276,18 @@ impl State {
     /// `true` if no file is on record.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
+    }
+
+    /// The record of an image with what the person saved in place of what was found. Instances of classes that were added
+    /// since are those that were found: the person has not looked for them.
+    pub fn with_saved(&self, record: Record, classes: &ClassHashes) -> Record {
+        let Some(saved) = self.saved.get(&record.name) else { return record };
+        let known = if saved.classes == classes.all { None } else { classes.earlier(saved.classes) };
+        let is_same_size = (saved.width, saved.height) == (record.width, record.height);
+        let since = known.filter(|_| is_same_size).unwrap_or(usize::MAX);
+        let mut instances = saved.instances.clone();
+        instances.extend(record.instances.into_iter().filter(|found| found.class >= since));
+        Record { width: saved.width, height: saved.height, instances, ..record }
     }
 
     pub fn set_contents(&mut self, contents: Option<Contents>) -> Result<()> {
@@ -211,7 +301,7 @@ mod tests {
     use crate::label::folders::stopping;
     use crate::label::images::ImageFile;
     use crate::label::settings::Format;
-    use crate::label::store::files::Meaning;
+    use crate::label::store::Meaning;
 
     const MEANING: Meaning = Meaning { format: Some(Format::Yolo), classes: 1 };
 
@@ -237,7 +327,7 @@ mod tests {
                 instances: Vec::new(),
                 is_merged: false,
             };
-            state.save_labels(vec![saved]).expect("there is room");
+            state.append(Event::Saved(vec![saved])).expect("there is room");
             let known = (state.files.clone(), state.images.clone(), state.saved.clone());
             let long = state.log.length;
             assert!(long > 2000, "{long} bytes");

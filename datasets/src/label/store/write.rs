@@ -12,7 +12,7 @@ use crate::label::formats::youtube_vis::write_youtube_vis;
 use crate::label::images::split_extension;
 use crate::label::review::{Review, write_csv};
 use crate::label::store::placer::as_corrected;
-use crate::label::store::{DataSet, Entry, Journal, Owner, Placer, WHOLE_FILES};
+use crate::label::store::{Contents, DataSet, Entry, Journal, Owner, Placer, WHOLE_FILES};
 use crate::label::{CheckCancelled, Format, ImageFile, ImageSet, Record, disk, identity};
 use ocelli::{Error, Result};
 
@@ -65,8 +65,27 @@ pub struct ClassCount {
 }
 
 impl DataSet {
+    /// Writes what waits to be written, so that finished images are complete after an error, too.
+    pub fn stopped(&mut self) -> Result<()> {
+        // What is done can be trained on.
+        if !self.placer.state.is_recorded("data.yaml") {
+            place_class_files(&mut self.placer, &self.journal, &self.set)?;
+        }
+        self.placer.state.commit()
+    }
+
+    /// Writes every file from the journal. An error of `check_cancelled`, which is called for each image, ends it.
+    pub fn finish(mut self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
+        let summary = Summary { dropped: std::mem::take(&mut self.dropped), ..self.write(check_cancelled)? };
+        let contents = Contents { written: self.journal.log.length, ..self.contents };
+        self.placer.state.set_contents(Some(contents))?;
+        // The last write: what a stopped run did not say, the next one says.
+        self.placer.state.save_images()?;
+        Ok(summary)
+    }
+
     /// Writes every file of the data set, except for those that the person changed.
-    pub(super) fn write(&mut self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
+    fn write(&mut self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
         let classes = self.placer.class_names();
         let classes = classes.map(|name| ClassCount { name: name.into(), ..ClassCount::default() }).collect();
         let mut summary = Summary { classes, ..Summary::default() };

@@ -2,26 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use ocelli::{
-    Detection, Detector, Error, ErrorKind, Result, StageTimes,
-    stages::{ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, TiledSearch},
-    tiles::{PictureFile, Regions, Tiling},
-};
+use ocelli::stages::{ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, TiledSearch};
+use ocelli::tiles::{PictureFile, Regions, Tiling};
+use ocelli::{Detection, Detector, Error, ErrorKind, Result, StageTimes, classes::ClassMap};
 
 use super::{LabelEvent, LabelJob, OnEvent, ReadImage};
 use crate::label::disk::resumable;
-use crate::label::run::prefetch::{Prepared, Preparer, in_order};
+use crate::label::run::prefetch::{Prepared, Preparer};
 use crate::label::run::prompts::LabelPrompts;
-use crate::label::run::turns::Turns;
+use crate::label::run::turns::in_turns;
 use crate::label::source::open_regions;
 use crate::label::store::Entry;
 use crate::label::{ImageFile, Record, identity};
-use ocelli::classes::ClassMap;
 
 /// After this many failures of an engine in a row, the images are not the cause.
 const MAX_ENGINE_FAILURES: usize = 5;
-/// Decoded images that wait for the detector, for each decoding thread.
-pub(crate) const AHEAD: usize = 2;
 
 /// The stages of a detector that finds the classes of a data set.
 pub(crate) struct LabelStages {
@@ -139,27 +134,18 @@ impl LabelJob {
                     identity,
                     found,
                     first,
-                    classes: prompts.current.classes.clone(),
+                    classes: prompts.classes.clone(),
                     device: device.number,
                 }
             };
-            std::thread::scope(|scope| {
-                let mut turns = Turns::start(scope, &mut devices, &look)?;
-                in_order(
-                    todo.len(),
-                    threads,
-                    threads * AHEAD,
-                    |i| read(&preparer, &todo[i]),
-                    |i, image| {
-                        on_event(LabelEvent::Waiting)?;
-                        turns.hand((i, image))?.map_or(Ok(()), |seen| job.finish_image(seen, on_event))
-                    },
-                )?;
-                while let Some(seen) = turns.next()? {
-                    job.finish_image(seen, on_event)?;
-                }
-                Ok(())
-            })
+            in_turns(
+                &mut devices,
+                (todo.len(), threads),
+                |i| read(&preparer, &todo[i]),
+                look,
+                on_event,
+                |seen, on_event| job.finish_image(seen, on_event),
+            )
         })
     }
 

@@ -5,21 +5,18 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
-use ocelli::pipeline::FrameOutcome;
-use ocelli::source::{Selected, Selection};
 use ocelli::tracking::{ByteTracker, ByteTrackerOptions, TrackerDetection};
 use ocelli::{
     BoundingBox, Cancellation, Detection, Detector, Error, Frame, Pipeline, Prompt, Prompts, Result, Sink,
-    Source,
+    Source, classes::Class, pipeline::FrameOutcome, source::Selected, source::Selection,
 };
 
-use super::run::{AHEAD, LabelDevice, LabelStages, SizedDetections, no_device};
+use super::run::{LabelDevice, LabelStages, SizedDetections, no_device};
 use super::{LabelEvent, LabelJob, OnEvent};
-use crate::label::run::prefetch::{Prepared, Preparer, in_order};
-use crate::label::run::turns::Turns;
+use crate::label::run::prefetch::{Prepared, Preparer};
+use crate::label::run::turns::in_turns;
 use crate::label::video::LabelVideo;
 use crate::label::{ImageFile, Instance, Record, Tracking, identity};
-use ocelli::classes::Class;
 
 /// A frame, with the identity of its image, or why it cannot be read.
 type ReadFrame = Result<((u64, u64), Prepared)>;
@@ -137,14 +134,14 @@ impl LabelJob {
                 let found = stages.look(prompts, file.unwrap_or(&between), prepared, preparer)?;
                 Ok((identity, found))
             });
-            (number, found, prompts.current.classes.clone())
+            (number, found, prompts.classes.clone())
         };
         let mut broken = None;
         let mut end_early = |error| {
             broken = Some(error);
             Err(Error::cancelled("the video cannot be read any further"))
         };
-        let mut finish = |(number, found, classes): SeenFrame, on_event: &mut OnEvent<'_>| {
+        let finish = |(number, found, classes): SeenFrame, on_event: &mut OnEvent<'_>| {
             let (identity, (size, detections)) = match found {
                 Ok(found) => found,
                 Err(error) => return end_early(error),
@@ -157,18 +154,8 @@ impl LabelJob {
             }
             self.finish_frame(file, identity, size, instances, on_event)
         };
-        let ended = std::thread::scope(|scope| {
-            let mut turns = Turns::start(scope, devices, &look)?;
-            // One thread: frames are read in order.
-            in_order(last as usize + 1, 1, AHEAD, read, |number, frame| {
-                on_event(LabelEvent::Waiting)?;
-                turns.hand((number, frame))?.map_or(Ok(()), |seen| finish(seen, on_event))
-            })?;
-            while let Some(seen) = turns.next()? {
-                finish(seen, on_event)?;
-            }
-            Ok(())
-        });
+        // One thread: frames are read in order.
+        let ended = in_turns(devices, (last as usize + 1, 1), read, look, on_event, finish);
         match broken {
             Some(error) => on_event(LabelEvent::Failed { path: video.path(), error: &error }),
             None => ended,

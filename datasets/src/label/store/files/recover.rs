@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use ocelli::{Error, Result};
 
-use super::{FileEntry, PART, aside_path, part_path};
+use super::{PART, aside_path, part_path};
 use crate::label::disk;
 use crate::label::hash::hash_on_disk;
-use crate::label::store::State;
+use crate::label::store::state::{FileEntry, State};
 
 impl State {
     /// Finishes the renames that a stop prevented, gives files that are not removed on record their names again, and removes

@@ -1,6 +1,7 @@
 //! Labels have to describe the picture in the data set: the one at the source, an earlier one that stays, or one that a person
 //! edited.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ocelli::Result;
@@ -8,7 +9,7 @@ use ocelli::Result;
 use super::{Placer, copy};
 use crate::label::source::{is_member, is_same};
 use crate::label::store::layout::{VOC_IMAGES, image_path, is_converted, voc_image};
-use crate::label::store::{Entry, part_path};
+use crate::label::store::{Entry, STATE_FOLDER, part_path};
 use crate::label::{Format, Record, disk, identity};
 
 impl Placer {
@@ -129,6 +130,29 @@ impl Placer {
     /// `true` if an image whose labels stay is a link to a file that was replaced since.
     pub fn shows_other(&self, name: &str, now: (u64, u64), described: (u64, u64)) -> bool {
         now != (0, 0) && now != described && self.pictures(name).is_empty()
+    }
+
+    /// `true` if links to an image are to be hard links: with COCO's format, whose loaders refuse links that leave the data set,
+    /// and to frames of videos, which are in the data set's state.
+    pub(crate) fn is_linked_hard(&self, source: &Path) -> bool {
+        let state = std::path::absolute(&self.state.root).map(|root| root.join(STATE_FOLDER));
+        self.options.has(Format::Coco) || state.is_ok_and(|state: PathBuf| source.starts_with(state))
+    }
+
+    /// Makes a hard link. If the file system refuses, links are symbolic from now on.
+    pub(crate) fn hard_link(&mut self, source: &Path, part: &Path) -> bool {
+        let made = source.canonicalize().and_then(|source| disk::link_hard(&source, part));
+        if let Err(e) = &made
+            && e.kind() != io::ErrorKind::NotFound
+        {
+            self.links_are_symbolic = true;
+            tracing::warn!(
+                "{}: hard links to the images are not possible ({e}), so links are symbolic, which supervision's COCO loader \
+                 refuses; copy the images for it",
+                self.state.root.display()
+            );
+        }
+        made.is_ok()
     }
 }
 
