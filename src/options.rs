@@ -30,6 +30,7 @@ use crate::stages::{Screening, TextCacheFile};
 use crate::tiles::{TileSize, Tiling};
 use ocelli_error::{Error, Result};
 
+use crate::pipeline::options::Latency;
 pub use crate::pipeline::options::PipelineOptions;
 
 ocelli_error::written_as_text!(EngineKind, PrecisionChoice, TileSize);
@@ -199,6 +200,66 @@ impl DetectorOptions {
     }
 }
 
+impl PipelineOptions {
+    /// Checks the numbers, and options that exclude each other, without loading anything.
+    ///
+    /// `detector` has the options of each of the `devices`. `detects` is false where objects are
+    /// [given](crate::Pipeline::builder_of_objects) in place of prompts.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument), which names the option.
+    pub fn check(&self, detector: &DetectorOptions, devices: usize, detects: bool) -> Result<()> {
+        self.check_numbers()?;
+        let (tracks, budget) = (self.tracker.is_some(), self.class_budget.is_some());
+        let low = self.latency == Some(Latency::Low);
+        let nothing = "nothing is detected where objects are given";
+        let beside_objects = [
+            ("detect_every", self.detect_every.is_some_and(|frames| frames != 1), nothing),
+            ("motion_gate", self.motion_gate.is_some(), nothing),
+            ("class_budget", budget, nothing),
+        ];
+        let beside_memory = [
+            ("tracker", tracks, "each follows the objects by itself; compare two runs"),
+            ("camera_motion", self.camera_motion, "it finds objects by their masks, wherever they move"),
+            ("appearance", self.appearance, "it knows what objects look like by itself"),
+            ("low_memory", detector.low_memory, "it needs the whole model for each frame"),
+            ("tile", detector.tiling.is_some(), "it follows what it sees in whole frames"),
+        ];
+        let features = "a frame in tiles has no features of its own, which it needs";
+        let beside_tile = [("class_budget", budget, features), ("appearance", self.appearance, features)];
+        let beside_devices = [
+            ("class_budget", budget, "it chooses classes by what the frame before shows, on one device"),
+            ("sequential", self.sequential, "it runs on one device"),
+            ("low_memory", detector.low_memory, "it runs on one device"),
+            ("latency low", low, "it works on one frame at a time, on one device"),
+        ];
+        let memory = self.memory.is_some();
+        let groups = [
+            ("objects that are given", memory && !detects, &beside_objects[..]),
+            ("memory", memory, &beside_memory),
+            ("tile", detector.tiling.is_some(), &beside_tile),
+            ("several devices", devices > 1, &beside_devices),
+        ];
+        for (other, _, options) in groups.into_iter().filter(|(_, is_set, _)| *is_set) {
+            if let Some((option, _, why)) = options.iter().find(|(_, is_set, _)| *is_set) {
+                let message = format!("{option} beside {other}: {why}; leave one of them out");
+                let name = option.strip_suffix(" low").unwrap_or(option);
+                return Err(Error::invalid_argument(message).about(name));
+            }
+        }
+        let of_tracks = [
+            ("camera_motion", self.camera_motion, "moves tracks"),
+            ("appearance", self.appearance, "finds tracks again"),
+        ];
+        match of_tracks.into_iter().find(|(_, is_set, _)| *is_set && !tracks) {
+            Some((option, _, what)) => {
+                Err(Error::invalid_argument(format!("{option} {what}: add a tracker")).about(option))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 /// No two boxes have a larger IoU.
 const KEEPS_ALL: f32 = 1.0;
 
@@ -220,7 +281,7 @@ mod tests {
 
     use super::*;
     use crate::pipeline::MotionGate;
-    use crate::pipeline::options::{FramePolicy, Latency};
+    use crate::pipeline::options::FramePolicy;
 
     fn read_again<T: Serialize + DeserializeOwned + PartialEq + fmt::Debug>(options: &T) -> Value {
         let text = serde_json::to_string(options).expect("they have a form");
@@ -285,6 +346,44 @@ mod tests {
             ..PipelineOptions::default()
         });
         assert_eq!((&form["policy"], &form["tracker"]["match_classes"]), (&json!("latest"), &json!("same")));
+    }
+
+    #[test]
+    fn options_that_exclude_each_other_are_named() {
+        type Set = fn(&mut PipelineOptions, &mut DetectorOptions);
+        let memory = |options: &mut PipelineOptions| options.memory = Some(MaskletOptions::default());
+        let tracker = |options: &mut PipelineOptions| options.tracker = Some(ByteTrackerOptions::default());
+        let cases: [(&str, Set); 12] = [
+            ("tracker beside memory: each", |all, _| all.tracker = Some(ByteTrackerOptions::default())),
+            ("camera_motion beside memory: it finds", |all, _| all.camera_motion = true),
+            ("appearance beside memory: it knows", |all, _| all.appearance = true),
+            ("low_memory beside memory: it needs", |_, detector| detector.low_memory = true),
+            ("tile beside memory: it follows", |_, detector| detector.tiling = Some(Tiling::default())),
+            ("class_budget beside tile: a frame", |all, detector| {
+                (all.memory, all.class_budget, detector.tiling) = (None, Some(1), Some(Tiling::default()));
+            }),
+            ("appearance beside tile: a frame", |all, detector| {
+                (all.memory, all.appearance, detector.tiling) = (None, true, Some(Tiling::default()));
+                all.tracker = Some(ByteTrackerOptions::default());
+            }),
+            ("class_budget beside several devices: it chooses", |all, _| all.class_budget = Some(1)),
+            ("sequential beside several devices: it runs", |all, _| all.sequential = true),
+            ("latency low beside several devices: it works", |all, _| all.latency = Some(Latency::Low)),
+            ("camera_motion moves tracks: add a", |all, _| (all.memory, all.camera_motion) = (None, true)),
+            ("appearance finds tracks again: add a", |all, _| (all.memory, all.appearance) = (None, true)),
+        ];
+        for (message, set) in cases {
+            let (mut options, mut detector) = (PipelineOptions::default(), DetectorOptions::default());
+            memory(&mut options);
+            assert!(options.check(&detector, 2, true).is_ok());
+            set(&mut options, &mut detector);
+            let error = options.check(&detector, 2, true).expect_err(message);
+            assert!(error.to_string().starts_with(message), "{message}: {error}");
+            assert!(error.parameter().is_some_and(|name| message.starts_with(name)), "{message}: {error:?}");
+        }
+        let mut options = PipelineOptions { camera_motion: true, appearance: true, ..Default::default() };
+        tracker(&mut options);
+        assert!(options.check(&DetectorOptions::default(), 1, true).is_ok());
     }
 
     #[test]

@@ -188,5 +188,5 @@ fn frames_are_searched_in_tiles() {
     let refused = Pipeline::builder(detector(tiling), prompts())
         .with_options(|options| options.class_budget = Some(1))
         .build();
-    assert!(refused.expect_err("a budget").to_string().starts_with("tile: "));
+    assert!(refused.expect_err("a budget").to_string().starts_with("class_budget beside tile: "));
 }

@@ -113,9 +113,7 @@ pub(crate) fn conclude(
 /// # Errors
 /// If the file cannot be written.
 pub(crate) fn write_report(path: &Path, report: &VerificationReport) -> ocelli::Result<()> {
-    let mut json = serde_json::to_value(report).expect("a report is plain data");
-    json["accepted"] = report.accepted().into();
-    write_atomically(path, |file| write_pretty_json(file, &json))
+    write_atomically(path, |file| write_pretty_json(file, &report.to_json()))
 }
 
 /// Writes a line of status to stderr, unless `--quiet`.

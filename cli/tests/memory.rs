@@ -475,7 +475,11 @@ fn what_cannot_be_followed_is_refused() {
                 &["detection only", "export the checkpoint again"],
             ),
             refusal("video|--classes|dog|--memory", 1, &["--memory, the built-in model: it has no tracker"]),
-            refusal("video|--classes|dog|--memory|--appearance", 2, &["--appearance", "leave out --memory"]),
+            refusal(
+                "video|--classes|dog|--memory|--appearance",
+                2,
+                &["--appearance beside memory", "leave one of them out"],
+            ),
             refusal("video|--classes|dog|--memory|--tile|auto", 2, &["--tile", "whole frames"]),
             refusal(
                 "video|--classes|dog|--memory|--track-thresh|0.4",
@@ -485,7 +489,7 @@ fn what_cannot_be_followed_is_refused() {
             refusal(
                 "video|--classes|dog|--memory|--track",
                 2,
-                &["--track beside --memory", "ocelli eval --video"],
+                &["--track beside memory", "compare two runs"],
             ),
         ],
     );
@@ -509,8 +513,8 @@ fn objects_that_cannot_be_given_are_refused() {
         ("video|--classes|dog|--mots|m.txt".to_owned(), 2, vec!["--mots", "add --memory"]),
         ("video|--classes|dog|--track|--davis|d".to_owned(), 2, vec!["--davis", "--masks"]),
         (case("--classes|dog|--points|click.json"), 2, vec!["--points", "leave out --classes"]),
-        (case("--track|--points|click.json"), 2, vec!["--track", "leave out --memory"]),
-        (case("--when-moving|--points|click.json"), 2, vec!["--when-moving", "nothing is"]),
+        (case("--track|--points|click.json"), 2, vec!["--track beside memory", "leave one of them out"]),
+        (case("--when-moving|--points|click.json"), 2, vec!["--when-moving beside objects", "nothing is"]),
         (case("--points|none.json"), 2, vec!["none.json"]),
         (case("--points|outside.json"), 2, vec!["object 1, frame 0", "20,300", "96×72"]),
         (case("--init-masks|empty"), 2, vec!["--init-masks, empty", "no PNG with an object"]),

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use ocelli_tracking::ByteTrackerOptions;
 
+use super::FramePolicy;
 use super::memory::Memory;
 use super::options::PipelineOptions;
 use super::pulled::{self, Run, RunSummary};
 use super::pushed::Pipeline;
 use super::stages::{DetectorParts, Loaded};
 use super::stats::StatsRecorder;
-use super::{FramePolicy, Latency};
 use crate::cancellation::Cancellation;
 use crate::detector::{Detector, EmbeddedPrompts, ImageEncoder, Stages, TiledSearch, Wanted};
 use crate::draw::{Annotator, Redaction};
 use crate::masklets::{GivenObject, MaskletNetwork, MaskletOptions, mask_side, post_processing};
+use crate::options::DetectorOptions;
 use crate::outcome::FrameOutcome;
 use crate::prompt::Prompts;
 use crate::sink::Sink;
@@ -179,20 +180,8 @@ fn load(
     options: &PipelineOptions,
 ) -> Result<Loaded> {
     let low_memory = detector.is_in_low_memory();
-    options.check(low_memory, !matches!(prompts, PromptInput::Objects(..)))?;
-    if !more.is_empty() {
-        let budget = "class_budget, which chooses classes by what the frame before shows,";
-        let others = [
-            (options.class_budget.is_some(), budget),
-            (options.sequential, "sequential"),
-            (low_memory, "low_memory"),
-            (options.latency == Some(Latency::Low), "latency low, which works on one frame at a time,"),
-        ];
-        if let Some((_, other)) = others.into_iter().find(|(is_set, _)| *is_set) {
-            let message = format!("devices: {other} runs on one device; leave the others out");
-            return Err(Error::invalid_argument(message).about("devices"));
-        }
-    }
+    let form = DetectorOptions { low_memory, tiling: detector.tiling(), ..DetectorOptions::default() };
+    options.check(&form, 1 + more.len(), !matches!(prompts, PromptInput::Objects(..)))?;
     let (mut network, mut side) = (None, None);
     if let Some(tracking) = &options.memory {
         let mut opened = MaskletNetwork::of(&detector, tracking)?;
@@ -202,13 +191,6 @@ fn load(
         (network, side) = (Some(opened), Some((mask_side(&detector)?, tracking)));
     }
     let tiles = detector.tiles.take();
-    if tiles.is_some() && (options.class_budget.is_some() || options.appearance) {
-        let other = if options.appearance { "appearance" } else { "class_budget" };
-        let message = format!(
-            "tile: a frame in tiles has no features of its own, which {other} needs: leave one of them out"
-        );
-        return Err(Error::invalid_argument(message).about("tile"));
-    }
     let mut stages = detector.into_stages();
     let (prompts, given) = match prompts {
         PromptInput::Prompts(prompts) => (stages.text.embed(&prompts)?, None),

@@ -58,11 +58,11 @@ pub struct PipelineOptions {
     /// With several [devices](crate::PipelineBuilder::with_more_devices) each object is tracked on the device that has the fewest when
     /// it appears.
     pub memory: Option<MaskletOptions>,
-    /// Estimates how the camera moves and moves the tracks with it, for cameras that move. It costs a few milliseconds a frame.
-    /// Without a tracker it does nothing. See [`CameraMotionEstimator`](crate::pipeline::CameraMotionEstimator).
+    /// Estimates how the camera moves and moves the tracks with it, for cameras that move. It costs a few milliseconds a frame, and
+    /// needs a tracker. See [`CameraMotionEstimator`](crate::pipeline::CameraMotionEstimator).
     pub camera_motion: bool,
     /// Tells the tracker what the detections look like in the backbone's features, so that it finds objects again that were
-    /// hidden. Without a tracker it does nothing. See [`ByteTracker::update_with`](ocelli_tracking::ByteTracker::update_with).
+    /// hidden. It needs a tracker. See [`ByteTracker::update_with`](ocelli_tracking::ByteTracker::update_with).
     pub appearance: bool,
     /// The treatment of frames when a queue is full. By default [`run`](crate::PipelineBuilder::run) uses [`FramePolicy::Latest`] for
     /// live sources; everything else uses [`FramePolicy::All`].
@@ -101,29 +101,12 @@ impl PipelineOptions {
         self.queue_depth.unwrap_or(if is_deep { QUEUE_DEPTH } else { 1 })
     }
 
-    /// Checks the numbers, and options that exclude each other. `low_memory`: whether the detector is in low memory; `detects`:
-    /// whether it searches for something.
-    pub(super) fn check(&self, low_memory: bool, detects: bool) -> Result<()> {
+    /// Checks the numbers.
+    pub(crate) fn check_numbers(&self) -> Result<()> {
         if let Some(depth) = self.queue_depth.filter(|depth| !(1..=MAX_QUEUE_DEPTH).contains(depth)) {
             return Err(Error::argument("queue_depth", depth, format!("1 to {MAX_QUEUE_DEPTH}")));
         }
-        if let Some(memory) = &self.memory {
-            memory.validate()?;
-            let nothing = "nothing is detected where objects are given";
-            let others = [
-                ("detect_every", !detects && self.detect_every.is_some_and(|frames| frames != 1), nothing),
-                ("motion_gate", !detects && self.motion_gate.is_some(), nothing),
-                ("class_budget", !detects && self.class_budget.is_some(), nothing),
-                ("tracker", self.tracker.is_some(), "each follows the objects by itself"),
-                ("camera_motion", self.camera_motion, "it finds objects by their masks, wherever they move"),
-                ("appearance", self.appearance, "it knows what objects look like by itself"),
-                ("low_memory", low_memory, "it needs the whole model for each frame"),
-            ];
-            if let Some((other, _, why)) = others.into_iter().find(|(_, is_set, _)| *is_set) {
-                let message = format!("{other} beside tracking by memory: {why}; leave one of them out");
-                return Err(Error::invalid_argument(message).about(other));
-            }
-        }
+        self.memory.map_or(Ok(()), |memory| memory.validate())?;
         if self.motion_gate.as_ref().is_some_and(|gate| gate.interval.is_zero()) {
             let message = "motion interval is 0: expected the maximum time between two detections";
             return Err(Error::invalid_argument(message).about("motion_gate"));

@@ -61,7 +61,7 @@ impl PreprocessStage {
             until_next: Vec::new(),
             motion: options.motion_gate.clone(),
             watches: Vec::new(),
-            camera_motion: options.camera_motion && options.tracker.is_some(),
+            camera_motion: options.camera_motion,
             keep_picture,
             shared,
         }

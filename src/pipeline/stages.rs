@@ -46,7 +46,7 @@ pub(super) struct Loaded {
 impl Loaded {
     /// The GPU that frames may stay on: that of all preprocessing, if nothing looks at pixels before it or searches them in tiles.
     pub(super) fn gpu(&self, options: &PipelineOptions) -> Option<usize> {
-        let looks = options.motion_gate.is_some() || (options.camera_motion && options.tracker.is_some());
+        let looks = options.motion_gate.is_some() || options.camera_motion;
         let of = |one: &DetectorParts| one.preprocessor.gpu().filter(|_| one.tiles.is_none() && !looks);
         let (first, others) = self.devices.split_first()?;
         of(first).filter(|gpu| others.iter().all(|other| of(other) == Some(*gpu)))
@@ -153,7 +153,7 @@ pub(super) fn into_stages(
             mask_side,
             keep_picture,
             prompts,
-            appearance: options.appearance && options.tracker.is_some(),
+            appearance: options.appearance,
             slots: options.class_budget.filter(|&slots| slots < classes),
             budgets: Vec::new(),
             shared: shared.clone(),

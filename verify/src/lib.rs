@@ -1,6 +1,7 @@
 //! A model can run wrongly without an error: this crate proves that a machine runs a model of [`ocelli`] right.
 //!
-//! - A [`Verification`] runs a reference and compares a [`Candidate`] with it: another engine, precision or export of a model.
+//! - A [`Verification`] runs a reference and compares a [`Candidate`] with it: another engine, precision or export of a model. A
+//!   [`VerificationRequest`] names both.
 //! - [`tensorrt`] builds the TensorRT engines of a model, and installs those that pass this comparison.
 //! - [`prune`] finds the branches of a backbone that a model can do without, and where to split it.
 //! - [`scenes`] draws images and videos with their ground truth, for the others and for tests.
@@ -25,10 +26,12 @@
 #![forbid(unsafe_code)]
 
 pub mod prune;
+mod request;
 pub mod scenes;
 pub mod tensorrt;
 mod verification;
 
+pub use request::VerificationRequest;
 pub use verification::{
     Candidate, DetectionReport, Failure, Limits, OutputReport, ReportProgress, Verification,
     VerificationOptions, VerificationProgress, VerificationReport, VerificationSummary,

@@ -32,6 +32,7 @@ use ocelli::{
 };
 use ocelli_engines::Tensor;
 use ocelli_export::contract::{Manifest, tensor};
+use serde::Deserialize;
 
 use crate::scenes::vocabulary;
 pub(crate) use compare::cosine;
@@ -45,7 +46,8 @@ pub use ocelli::tensorrt::{Limits, VerificationSummary};
 pub use report::{DetectionReport, Failure, OutputReport, VerificationReport};
 
 /// The comparison and its limits.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct VerificationOptions {
     /// The graphs to compare besides the backbone and the encoder-decoder, which are always compared (none).
     pub graphs: Vec<ModelGraph>,

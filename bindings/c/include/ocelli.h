@@ -523,6 +523,25 @@ typedef struct ocelli_pipeline_options {
      * The most classes that are decoded for a frame, in turns; 0 for all (0).
      */
     uint32_t class_budget;
+    /**
+     * 1 to follow objects with masks by the model's memory of them, without `tracker`; the model has to have a tracker. Each object
+     * is a detection with a mask and a track. Objects start at a score of 0.7, or of the detector's `confidence`, and results leave
+     * 14 frames late (0).
+     */
+    uint32_t memory;
+    /**
+     * With `memory`: 1 if every result leaves at once. `ocelli_result_json` of a later frame names objects that turn out to be
+     * false, `retracted` (0).
+     */
+    uint32_t no_hotstart;
+    /**
+     * With `memory`: the most objects of a class at a time; 0 for the model's own, which is 10000 of SAM 3 and 16 of SAM 3.1 (0).
+     */
+    uint32_t max_objects;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
 } ocelli_pipeline_options;
 
 /**
@@ -809,6 +828,21 @@ enum ocelli_status ocelli_engines_build(const struct ocelli_engine_options *opti
                                         const char *output,
                                         ocelli_build_callback progress,
                                         void *user_data);
+
+/**
+ * Compares two ways of running a model, as `ocelli verify`: another engine, precision or export. Returns the report of
+ * `ocelli verify --json`, which is valid until the next comparison on this thread; null after an error. That they differ is no
+ * error: `accepted` in the report says whether they agree.
+ *
+ * `request` is JSON, such as {"model": "sam3", "candidate": "sam3-int8", "engine": {"kind": "openvino"}, "options": {"scenes": 8}};
+ * all of it may be left out: the model is then the built-in one, the candidate the model, and the engine "auto". `options` may
+ * also have `graphs`, `random_inputs`, `seed`, `max_classes`, `confidence` and `limits`. `progress` may be null.
+ *
+ * Pointers: `request` points to a string.
+ */
+const char *ocelli_verify(const char *request,
+                          ocelli_build_callback progress,
+                          void *user_data);
 
 /**
  * Computes the features of a picture: the costly part, which does not depend on the prompts.

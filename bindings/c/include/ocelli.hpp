@@ -366,6 +366,19 @@ inline Returned<void> build_engines(const EngineOptions &options, const std::str
     return detail::done(ocelli_engines_build(&passed, output.c_str(), progress ? called : nullptr, user_data));
 }
 
+/// Compares two ways of running a model, as `ocelli_verify` does with the same JSON, and returns the report as JSON. `progress` as
+/// for `build_engines`.
+inline Returned<std::string> verify(const std::string &request,
+                                    const std::function<bool(const char *line)> &progress = {}) {
+    const ocelli_build_callback called = [](void *user_data, const char *line) -> std::uint32_t {
+        return (*static_cast<const std::function<bool(const char *)> *>(user_data))(line) ? 0 : 1;
+    };
+    void *const user_data = const_cast<std::function<bool(const char *)> *>(&progress);
+    const char *const report = ocelli_verify(request.c_str(), progress ? called : nullptr, user_data);
+    using Report = Expected<std::string>;
+    return detail::returned(report ? Report(std::string(report)) : Report(Error::last(ocelli_last_status())));
+}
+
 /// The features of a picture, to search it again with other prompts.
 class Features {
   public:
@@ -519,6 +532,11 @@ struct PipelineOptions {
     std::uint64_t detect_every = 1;
     double frame_rate = 0;
     std::uint32_t queue_depth = 0, class_budget = 0;
+    /// To follow objects with masks by the model's memory of them, without `tracker`; the model has to have a tracker.
+    bool memory = false;
+    /// With `memory`: whether every result leaves at once, and the most objects of a class at a time; 0 for the model's own.
+    bool no_hotstart = false;
+    std::uint32_t max_objects = 0;
     /// Called with each result, on a thread of the library, instead of `Pipeline::receive`.
     std::function<void(const ResultView &)> on_result;
     /// Called once after the last result; with the error that ended the pipeline, if there was one.
@@ -558,6 +576,9 @@ class Pipeline {
         passed.frame_rate = options.frame_rate;
         passed.queue_depth = options.queue_depth;
         passed.class_budget = options.class_budget;
+        passed.memory = options.memory;
+        passed.no_hotstart = options.no_hotstart;
+        passed.max_objects = options.max_objects;
         std::unique_ptr<Calls> calls;
         if (options.on_result || options.on_end) {
             calls = std::make_unique<Calls>();

@@ -1,15 +1,18 @@
-//! TensorRT engines, built from a model.
+//! TensorRT engines, built from a model, and the comparison of engines and models.
 
-use std::ffi::{c_char, c_void};
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_void};
 use std::path::PathBuf;
 
 use ocelli::export::contract::Precision;
 use ocelli::{Cancellation, ModelSource, Result};
+use ocelli_verify::VerificationRequest;
 use ocelli_verify::tensorrt::{BuildEvent, BuildOptions, EngineRequest};
 
+use crate::options::count;
 use crate::sized;
-use crate::status::{done, invalid, ocelli_status};
-use crate::text::{c_string, optional_path, optional_text};
+use crate::status::{done, invalid, ocelli_status, value};
+use crate::text::{c_string, optional_path, optional_text, text};
 
 /// Options of engines. `ocelli_engine_options_init` sets the defaults, in brackets.
 #[repr(C)]
@@ -52,19 +55,18 @@ impl ocelli_engine_options {
     unsafe fn request(&self) -> Result<EngineRequest> {
         // SAFETY: the caller's promise about the strings.
         let path = |from, what| -> Result<Option<PathBuf>> { unsafe { optional_path(from, what) } };
-        let set = |count: u32| Some(count as usize).filter(|count| *count > 0);
         // SAFETY: the caller's promise about the strings.
         let precision = unsafe { optional_text(self.precision, "precision") }?;
         let precision = precision.map(str::parse::<Precision>).transpose();
         Ok(EngineRequest {
             source: path(self.model, "model")?.map(ModelSource::named),
-            imgsz: set(self.imgsz),
+            imgsz: count(self.imgsz),
             precision: precision.map_err(|why| invalid(format!("precision: {why}")))?,
             masks: self.masks != 0,
             reference: path(self.reference, "reference")?,
             tensorrt: path(self.tensorrt, "tensorrt")?,
             onnxruntime: path(self.onnxruntime, "onnxruntime")?,
-            threads: set(self.threads),
+            threads: count(self.threads),
             build: BuildOptions {
                 max_classes: self.max_classes as usize,
                 max_exemplars: self.max_exemplars as usize,
@@ -119,6 +121,44 @@ pub unsafe extern "C" fn ocelli_engines_build(
         let lines = Lines { function: progress, user_data, cancellation: &cancellation };
         let announce = |line: &str| lines.pass(line);
         request.build(&output, &cancellation, &announce, &mut |event| lines.pass(&line_of(event))).map(drop)
+    })
+}
+
+thread_local! {
+    static REPORT: RefCell<CString> = RefCell::default();
+}
+
+/// Compares two ways of running a model, as `ocelli verify`: another engine, precision or export. Returns the report of
+/// `ocelli verify --json`, which is valid until the next comparison on this thread; null after an error. That they differ is no
+/// error: `accepted` in the report says whether they agree.
+///
+/// `request` is JSON, such as {"model": "sam3", "candidate": "sam3-int8", "engine": {"kind": "openvino"}, "options": {"scenes": 8}};
+/// all of it may be left out: the model is then the built-in one, the candidate the model, and the engine "auto". `options` may
+/// also have `graphs`, `random_inputs`, `seed`, `max_classes`, `confidence` and `limits`. `progress` may be null.
+///
+/// Pointers: `request` points to a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ocelli_verify(
+    request: *const c_char,
+    progress: ocelli_build_callback,
+    user_data: *mut c_void,
+) -> *const c_char {
+    value(std::ptr::null(), || {
+        // SAFETY: the caller passes a string.
+        let request = serde_json::from_str::<VerificationRequest>(unsafe { text(request, "request") }?);
+        let request = request.map_err(|why| invalid(format!("request: {why}")))?;
+        let cancellation = Cancellation::new();
+        let lines = Lines { function: progress, user_data, cancellation: &cancellation };
+        let report = request.run(&cancellation, &|line| lines.pass(line), &mut |step| {
+            let side = if step.reference { "reference" } else { "candidate" };
+            lines.pass(&format!("{side}: {} of {}", step.done, step.total));
+            cancellation.check_for("verify")
+        })?;
+        let json = c_string(&report.to_json().to_string());
+        Ok(REPORT.with(|kept| {
+            kept.replace(json);
+            kept.borrow().as_ptr()
+        }))
     })
 }
 

@@ -136,7 +136,6 @@ unsafe fn form(options: *const ocelli_detector_options) -> Result<(DetectorOptio
     let text = |from, what| unsafe { optional_text(from, what) };
     // SAFETY: the caller's promise about the strings.
     let path = |from, what| unsafe { optional_path(from, what) };
-    let count = |count: u32| Some(count as usize).filter(|count| *count > 0);
     let engine = EngineOptions {
         threads: count(options.threads),
         onnxruntime: path(options.onnxruntime, "onnxruntime")?,
@@ -163,6 +162,11 @@ unsafe fn form(options: *const ocelli_detector_options) -> Result<(DetectorOptio
         ..DetectorOptions::default()
     };
     Ok((form, text(options.engine, "engine")?.unwrap_or("auto").to_owned()))
+}
+
+/// A number that was set: 0 stands for the default.
+pub(crate) fn count(number: u32) -> Option<usize> {
+    Some(number as usize).filter(|number| *number > 0)
 }
 
 /// A number that was set: those below 0 stand for the default. NaN is passed on, and refused where it is used.

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use ocelli::{
     Cancellation, DetectorBuilder, Error, ErrorKind, Pipeline, Result, cannot_start_thread,
+    masklets::MaskletOptions,
     options::PipelineOptions,
     pipeline::{FramePolicy, Latency},
 };
 
 use crate::frame::{self, ocelli_frame};
 use crate::handle::Registry;
-use crate::options::{builders, ocelli_detector_options};
+use crate::options::{builders, count, ocelli_detector_options};
 use crate::prompts::{self, ocelli_prompts};
 use crate::results::{self, ocelli_result};
 use crate::sized;
@@ -89,12 +90,59 @@ pub struct ocelli_pipeline_options {
     pub queue_depth: u32,
     /// The most classes that are decoded for a frame, in turns; 0 for all (0).
     pub class_budget: u32,
+    /// 1 to follow objects with masks by the model's memory of them, without `tracker`; the model has to have a tracker. Each object
+    /// is a detection with a mask and a track. Objects start at a score of 0.7, or of the detector's `confidence`, and results leave
+    /// 14 frames late (0).
+    pub memory: u32,
+    /// With `memory`: 1 if every result leaves at once. `ocelli_result_json` of a later frame names objects that turn out to be
+    /// false, `retracted` (0).
+    pub no_hotstart: u32,
+    /// With `memory`: the most objects of a class at a time; 0 for the model's own, which is 10000 of SAM 3 and 16 of SAM 3.1 (0).
+    pub max_objects: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
-sized::versioned!(ocelli_pipeline_options);
+sized::versioned!(ocelli_pipeline_options, before memory);
 
 impl ocelli_pipeline_options {
     const DEFAULT: Self = Self { detect_every: 1, ..sized::zeroed() };
+
+    /// The options in the form of the library; those of the tracker by memory are known with the model.
+    ///
+    /// # Safety
+    /// `tracker` is null or points to a struct whose size is set.
+    unsafe fn form(&self) -> Result<PipelineOptions> {
+        let policies = [
+            (ocelli_policy::OCELLI_ALL as u32, FramePolicy::All),
+            (ocelli_policy::OCELLI_LATEST as u32, FramePolicy::Latest),
+        ];
+        let policy = chosen("policy", self.policy, &policies, "OCELLI_ALL or OCELLI_LATEST")?;
+        let latencies = [
+            (ocelli_latency::OCELLI_THROUGHPUT as u32, Latency::Throughput),
+            (ocelli_latency::OCELLI_BALANCED as u32, Latency::Balanced),
+            (ocelli_latency::OCELLI_LOW as u32, Latency::Low),
+        ];
+        let expected = "OCELLI_THROUGHPUT, OCELLI_BALANCED or OCELLI_LOW";
+        let latency = chosen("latency", self.latency, &latencies, expected)?;
+        // SAFETY: the caller's promise.
+        let tracker = unsafe { tracker::options(self.tracker) }?;
+        if self.memory == 0 && (self.no_hotstart != 0 || self.max_objects != 0) {
+            return Err(invalid("no_hotstart and max_objects are options of memory: set memory as well"));
+        }
+        Ok(PipelineOptions {
+            tracker: Some(tracker).filter(|_| !self.tracker.is_null()),
+            memory: (self.memory != 0).then(MaskletOptions::default),
+            policy: Some(policy),
+            latency: Some(latency),
+            detect_every: Some(self.detect_every),
+            queue_depth: count(self.queue_depth),
+            class_budget: count(self.class_budget),
+            // NaN and numbers below 0 are refused.
+            frame_rate: Some(self.frame_rate).filter(|rate| *rate != 0.0),
+            ..PipelineOptions::default()
+        })
+    }
 }
 
 /// Sets the defaults. Pass sizeof(ocelli_pipeline_options).
@@ -129,36 +177,18 @@ pub unsafe extern "C" fn ocelli_pipeline_create(
         let prompts = prompts::find(prompts)?;
         // SAFETY: the caller's promise.
         let given = unsafe { sized::read_if_given(options, ocelli_pipeline_options::DEFAULT) }?;
-        let policies = [
-            (ocelli_policy::OCELLI_ALL as u32, FramePolicy::All),
-            (ocelli_policy::OCELLI_LATEST as u32, FramePolicy::Latest),
-        ];
-        let policy = chosen("policy", given.policy, &policies, "OCELLI_ALL or OCELLI_LATEST")?;
-        let latencies = [
-            (ocelli_latency::OCELLI_THROUGHPUT as u32, Latency::Throughput),
-            (ocelli_latency::OCELLI_BALANCED as u32, Latency::Balanced),
-            (ocelli_latency::OCELLI_LOW as u32, Latency::Low),
-        ];
-        let expected = "OCELLI_THROUGHPUT, OCELLI_BALANCED or OCELLI_LOW";
-        let latency = chosen("latency", given.latency, &latencies, expected)?;
         // SAFETY: the caller's promise.
-        let tracker = unsafe { tracker::options(given.tracker) }?;
+        let mut form = unsafe { given.form() }?;
         // SAFETY: the caller's promise.
         let builders = unsafe { builders(detector) }?;
-        let mut detectors = builders.into_iter().map(DetectorBuilder::build).collect::<Result<Vec<_>>>()?;
+        form.check(builders[0].options(), builders.len(), true)?;
+        let (memory, confidence) = (form.memory.is_some(), builders[0].options().confidence);
+        let build = |builder: DetectorBuilder| builder.with_options(|all| all.masks |= memory).build();
+        let mut detectors = builders.into_iter().map(build).collect::<Result<Vec<_>>>()?;
+        let defaults = detectors[0].model().masklet_options();
+        let (holds_back, most) = (given.no_hotstart == 0, count(given.max_objects));
+        form.memory = memory.then(|| defaults.with_settings(confidence, holds_back, most));
         let cancellation = Cancellation::new();
-        let count = |count: u32| Some(count as usize).filter(|count| *count > 0);
-        let form = PipelineOptions {
-            tracker: Some(tracker).filter(|_| !given.tracker.is_null()),
-            policy: Some(policy),
-            latency: Some(latency),
-            detect_every: Some(given.detect_every),
-            queue_depth: count(given.queue_depth),
-            class_budget: count(given.class_budget),
-            // NaN and numbers below 0 are refused.
-            frame_rate: Some(given.frame_rate).filter(|rate| *rate != 0.0),
-            ..PipelineOptions::default()
-        };
         let builder = Pipeline::builder(detectors.remove(0), prompts)
             .with_options(|all| *all = form)
             .with_more_devices(detectors)

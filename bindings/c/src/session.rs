@@ -161,10 +161,7 @@ unsafe fn create(
         let mut detectors = built.collect::<Result<Vec<_>>>()?;
         let detector = detectors.remove(0);
         let mut given = VideoSessionOptions::new(&detector);
-        if let Some(score) = confidence {
-            given.masklets.detection_threshold = score;
-            given.masklets.new_object_threshold = score;
-        }
+        given.masklets = given.masklets.with_settings(confidence, true, None);
         let mut opened = VideoSession::new(detector, source, given)?;
         detectors.iter().try_for_each(|other| opened.add_device(other))?;
         Ok(SESSIONS.add(Mutex::new(OpenSession { session: opened, label: "object".into() })))

@@ -727,9 +727,31 @@ static void engines_without_a_library(void) {
     REFUSED("struct_size is 0", ocelli_engines_build(&options, "/tmp/ocelli-engines", NULL, NULL));
 }
 
+/* Counts lines, and cancels after some. */
+static uint32_t count_line(void *user_data, const char *line) {
+    CHECK(strlen(line) > 3);
+    return --*(int *)user_data == 0;
+}
+
+static void comparisons(void) {
+    int lines = 99;
+    const char *report = ocelli_verify(
+        "{\"engine\": {\"kind\": \"embedded\"}, \"options\": {\"scenes\": 1, \"random_inputs\": 0}}", count_line, &lines);
+    CHECK(report != NULL && strstr(report, "\"accepted\":true") != NULL && lines == 99 - 4);
+    lines = 1;
+    CHECK(ocelli_verify("{\"engine\": {\"kind\": \"embedded\"}}", count_line, &lines) == NULL);
+    CHECK(ocelli_last_status() == OCELLI_CANCELLED);
+    CHECK(ocelli_verify("{\"engine\": {\"kind\": \"onnxruntime\"}}", NULL, NULL) == NULL);
+    CHECK(strstr(ocelli_last_error(), "the candidate is the reference") != NULL);
+    CHECK(ocelli_verify("{\"modle\": \"sam3\"}", NULL, NULL) == NULL);
+    CHECK(strstr(ocelli_last_error(), "request: unknown field `modle`") != NULL);
+    CHECK(ocelli_verify(NULL, NULL, NULL) == NULL && ocelli_last_status() == OCELLI_INVALID_ARGUMENT);
+}
+
 static void all(int turns) {
     results_and_masks();
     engines_without_a_library();
+    comparisons();
     ocelli_detector *detector = new_detector(0);
     formats(detector);
     examples(detector);
@@ -952,6 +974,61 @@ static void sessions(const char *model, const char *picture) {
     OK(ocelli_result_free(first));
 }
 
+static void push_twice(ocelli_pipeline *pipeline) {
+    OK(ocelli_pipeline_push(pipeline, &frame, NULL));
+    OK(ocelli_pipeline_push(pipeline, &frame, NULL));
+}
+
+/* Pipelines that follow objects by memory: at once, or some frames late. */
+static void memory(const char *model) {
+    ocelli_detector_options detector;
+    OK(ocelli_detector_options_init(&detector, sizeof detector));
+    detector.engine = "embedded";
+    ocelli_tracker_options tracker;
+    OK(ocelli_tracker_options_init(&tracker, sizeof tracker));
+    ocelli_pipeline_options options = pipeline_options(&tracker);
+    ocelli_pipeline *pipeline = NULL;
+    ocelli_result *result = NULL;
+    options.max_objects = 2;
+    REFUSED("set memory as well", ocelli_pipeline_create(&detector, prompts, &options, &pipeline));
+    options.memory = options.no_hotstart = 1;
+    REFUSED("tracker beside memory", ocelli_pipeline_create(&detector, prompts, &options, &pipeline));
+    options.tracker = NULL;
+    FAILS(OCELLI_MISMATCH, "has no tracker", ocelli_pipeline_create(&detector, prompts, &options, &pipeline));
+    detector.model = model;
+    detector.confidence = 0;
+    detector.tile_auto = 1;
+    REFUSED("tile beside memory", ocelli_pipeline_create(&detector, prompts, &options, &pipeline));
+    detector.tile_auto = 0;
+    options.latency = OCELLI_LOW;
+    REFUSED("need threads", ocelli_pipeline_create(&detector, prompts, &options, &pipeline));
+    options.latency = OCELLI_THROUGHPUT;
+    CHECK(pipeline == NULL);
+
+    OK(ocelli_pipeline_create(&detector, prompts, &options, &pipeline));
+    push_twice(pipeline);
+    for (uint64_t number = 0; number < 2; number++) {
+        OK(ocelli_pipeline_receive(pipeline, -1, &result));
+        const size_t count = ocelli_result_detection_count(result);
+        CHECK(number_of(result) == number && has_object(result, 1) && count <= 2 * class_count);
+        OK(ocelli_result_free(result));
+    }
+    OK(ocelli_pipeline_free(pipeline));
+
+    options.no_hotstart = options.max_objects = 0;
+    OK(ocelli_pipeline_create(&detector, prompts, &options, &pipeline));
+    push_twice(pipeline);
+    CHECK(ocelli_pipeline_receive(pipeline, 300, &result) == OCELLI_NOT_READY);
+    OK(ocelli_pipeline_close(pipeline));
+    for (uint64_t number = 0; number < 2; number++) {
+        OK(ocelli_pipeline_receive(pipeline, -1, &result));
+        CHECK(number_of(result) == number && has_object(result, 1));
+        OK(ocelli_result_free(result));
+    }
+    CHECK(ocelli_pipeline_receive(pipeline, -1, &result) == OCELLI_ENDED);
+    OK(ocelli_pipeline_free(pipeline));
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) {
         fprintf(stderr, "usage: test PICTURE CLASSES [TURNS|one-frame|tracker MODEL]\n");
@@ -970,6 +1047,7 @@ int main(int argc, char **argv) {
     else if (argc > 4 && strcmp(argv[3], "tracker") == 0) {
         clicks(argv[4]);
         sessions(argv[4], argv[1]);
+        memory(argv[4]);
     } else
         all(argc > 3 ? atoi(argv[3]) : 2);
     OK(ocelli_prompts_free(prompts));

@@ -194,6 +194,22 @@ static void streaming(const ocelli::Prompts &prompts, const ocelli::Image &image
     CHECK(results >= 1 && ends == 1);
 }
 
+static void remembering(const std::string &model, const ocelli::Prompts &prompts, const ocelli::Image &image) {
+    ocelli::DetectorOptions detector = embedded();
+    detector.model = model;
+    detector.confidence = 0.0f;
+    ocelli::PipelineOptions options;
+    options.memory = options.no_hotstart = true;
+    options.max_objects = 3;
+    ocelli::Pipeline pipeline = take(ocelli::Pipeline::create(detector, prompts, options));
+    take(pipeline.push(image.frame()));
+    const ocelli::Received received = take(pipeline.receive());
+    CHECK(received && !received->tracks().empty() && received->tracks().size() == received->detections().size());
+    options.memory = false;
+    fails(OCELLI_INVALID_ARGUMENT, "set memory", [&] { return ocelli::Pipeline::create(detector, prompts, options); });
+    fails(OCELLI_INVALID_ARGUMENT, "request", [&] { return ocelli::verify("{]"); });
+}
+
 static void following(const std::string &model, const ocelli::Image &image) {
     ocelli::DetectorOptions options = embedded();
     fails(OCELLI_MISMATCH, "has no tracker", [&] { return ocelli::Session::create(options, image.frame()); });
@@ -255,6 +271,7 @@ int main(int argc, char **argv) {
     tracking();
     streaming(prompts, image);
     following(argv[2], image);
+    remembering(argv[2], prompts, image);
     engines_without_a_library();
 #ifndef OCELLI_NO_EXCEPTIONS
     constructors(argv[1]);

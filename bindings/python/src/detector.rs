@@ -31,8 +31,14 @@ impl Features {
 #[pyclass(frozen, module = "ocelli._ocelli")]
 pub(crate) struct Detector {
     worker: Worker<ocelli::Detector>,
+    /// A description of the engine.
+    #[pyo3(get)]
     engine: String,
+    /// The folder of the exported model.
+    #[pyo3(get)]
     model: PathBuf,
+    /// The side of the model's input in pixels.
+    #[pyo3(get)]
     imgsz: usize,
     /// The memory of the last picture's copy, for the next one's.
     spare: Mutex<Vec<u8>>,
@@ -74,24 +80,6 @@ impl Detector {
         let imgsz = detector.model().manifest().imgsz;
         let (worker, spare) = (Worker::start(py, detector)?, Mutex::default());
         Ok(Self { worker, engine, model, imgsz, spare })
-    }
-
-    /// A description of the engine.
-    #[getter]
-    fn engine(&self) -> &str {
-        &self.engine
-    }
-
-    /// The folder of the exported model.
-    #[getter]
-    fn model(&self) -> PathBuf {
-        self.model.clone()
-    }
-
-    /// The side of the model's input in pixels.
-    #[getter]
-    fn imgsz(&self) -> usize {
-        self.imgsz
     }
 
     /// Loads the engines and encodes the phrases.

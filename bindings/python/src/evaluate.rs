@@ -1,16 +1,17 @@
-//! `ocelli.evaluate`.
+//! `ocelli.evaluate` and `ocelli.verify`.
 
 use std::path::PathBuf;
 
 use ocelli::{Cancellation, Error, Result};
 use ocelli_datasets::eval::{Contender, EvalImages, EvalOptions, EvalReport, EvalStep, EvalTask, Protocol};
+use ocelli_verify::VerificationRequest;
 use ocelli_verify::scenes::{SceneGenerator, SceneOptions, vocabulary};
 use pyo3::prelude::*;
 
-use crate::error::invalid;
+use crate::error::{OrRaise, invalid};
 use crate::export::{parsed, report};
-use crate::options::{self, DetectorOptions};
-use crate::waiting::job;
+use crate::options::{self, DetectorOptions, form};
+use crate::waiting::{cancellable, job};
 
 /// The seed of `ocelli eval --scenes`.
 const SEED: u64 = 1;
@@ -40,6 +41,21 @@ pub(crate) fn evaluate(
 ) -> PyResult<String> {
     let report = job(py, arguments, detector, progress, run)?;
     serde_json::to_string(&report).map_err(|failure| invalid(py, &failure.to_string()))
+}
+
+/// Compares two ways of running a model, which a JSON form of [`VerificationRequest`] names, and returns the report of
+/// `ocelli verify --json`.
+#[pyfunction]
+pub(crate) fn verify(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+    let request: VerificationRequest = form(py, request)?;
+    let compared = cancellable(py, move |cancellation| {
+        request.run(cancellation, &|_| (), &mut |step| {
+            cancellation.check_for("verify")?;
+            let side = if step.reference { "reference" } else { "candidate" };
+            report(progress.as_ref(), step.done, step.total, side)
+        })
+    })?;
+    Ok(compared.or_raise(py)?.to_json().to_string())
 }
 
 fn run(

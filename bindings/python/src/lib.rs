@@ -29,7 +29,7 @@ mod _ocelli {
     #[pymodule_export]
     use super::detector::{Detector, Features};
     #[pymodule_export]
-    use super::evaluate::evaluate;
+    use super::evaluate::{evaluate, verify};
     #[pymodule_export]
     use super::export::export;
     #[pymodule_export]

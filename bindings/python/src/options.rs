@@ -9,6 +9,9 @@ use ocelli::{
     tiles::Tiling,
 };
 use pyo3::prelude::*;
+use serde::de::DeserializeOwned;
+
+use crate::error;
 
 /// The keyword arguments of `ocelli.Detector`.
 #[derive(Clone, FromPyObject)]
@@ -113,6 +116,15 @@ impl DetectorOptions {
         form.check()?;
         ocelli_verify::tensorrt::detector(form, "engine")
     }
+}
+
+/// A form of the library that Python has filled in, as JSON with the names of its fields.
+///
+/// # Errors
+/// `InvalidArgument` for another field, and for a value that a field does not have.
+pub(crate) fn form<T: DeserializeOwned>(py: Python<'_>, json: &str) -> PyResult<T> {
+    let read = serde_json::from_str(json);
+    read.map_err(|failure| error::invalid(py, &format!("options {json}: {failure}")))
 }
 
 /// An error about a named option.

@@ -2,15 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use ocelli::{Cancellation, DetectorBuilder, Result, pipeline::FrameOutcome};
+use ocelli::{
+    Cancellation, DetectorBuilder, Result, masklets::MaskletOptions, options::PipelineOptions,
+    pipeline::FrameOutcome,
+};
 use pyo3::prelude::*;
 
 use crate::error::{OrRaise, invalid};
-use crate::options::DetectorOptions;
+use crate::options::{DetectorOptions, form};
 use crate::pixels::Pixels;
 use crate::prompts::{PromptParts, prompts};
 use crate::results::{FoundArrays, TrackParts, found_arrays, track_parts};
-use crate::tracker::TrackerOptions;
 use crate::waiting::cancellable;
 
 /// The longest time that Ctrl-C waits.
@@ -18,65 +20,47 @@ const POLL: Duration = Duration::from_millis(50);
 /// Time that a frame waits for room between two looks.
 const ROOM: Duration = Duration::from_millis(1);
 
-/// Index, time in seconds, width and height, whether it was detected in, detections, tracks.
-type OutcomeParts<'py> = (u64, f64, (u32, u32), bool, FoundArrays<'py>, Vec<TrackParts>);
-
-/// The keyword arguments of `ocelli.Video` that concern the pipeline.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct PipelineOptions {
-    tracker: Option<TrackerOptions>,
-    camera_motion: bool,
-    appearance: bool,
-    policy: String,
-    latency: Option<String>,
-    queue_depth: Option<usize>,
-    detect_every: u64,
-    class_budget: Option<usize>,
-    sequential: bool,
-    frame_rate: Option<f64>,
-}
+/// Index, time in seconds, width and height, whether it was detected in, detections, tracks, ids of tracks that were false.
+type OutcomeParts<'py> = (u64, f64, (u32, u32), bool, FoundArrays<'py>, Vec<TrackParts>, Vec<u64>);
 
 /// A running pipeline.
 #[pyclass(frozen, module = "ocelli._ocelli")]
 pub(crate) struct Pipeline {
     pipeline: ocelli::Pipeline,
     cancellation: Cancellation,
+    /// A description of the engine.
+    #[pyo3(get)]
     engine: String,
 }
 
 #[pymethods]
 impl Pipeline {
-    /// Builds a detector and starts the pipeline.
+    /// Builds a detector and starts the pipeline. `memory`, to follow objects by memory: whether frames leave at once, and the most
+    /// objects.
     #[new]
     fn new(
         py: Python<'_>,
         detector: DetectorOptions,
         classes: Vec<PromptParts>,
-        options: PipelineOptions,
+        options: &str,
+        memory: Option<(bool, Option<usize>)>,
     ) -> PyResult<Self> {
         let builders = detector.builders().or_raise(py)?;
         let prompts = prompts(py, classes)?;
-        let tracker = options.tracker.as_ref().map(|tracker| tracker.options(py)).transpose()?;
-        let form = ocelli::options::PipelineOptions {
-            tracker,
-            camera_motion: options.camera_motion,
-            appearance: options.appearance,
-            policy: Some(options.policy.parse().or_raise(py)?),
-            latency: options.latency.map(|name| name.parse()).transpose().or_raise(py)?,
-            queue_depth: options.queue_depth,
-            detect_every: Some(options.detect_every),
-            class_budget: options.class_budget,
-            sequential: options.sequential,
-            frame_rate: options.frame_rate,
-            ..Default::default()
-        };
-        let token = Cancellation::new();
+        let mut form: PipelineOptions = form(py, options)?;
+        form.memory = memory.map(|_| MaskletOptions::default());
+        form.check(builders[0].options(), builders.len(), true).or_raise(py)?;
+        let (confidence, token) = (detector.confidence, Cancellation::new());
         let cancellation = token.clone();
         let built = cancellable(py, move |stop| {
-            let build = |builder: DetectorBuilder| builder.with_cancellation(stop.clone()).build();
+            let build = |builder: DetectorBuilder| {
+                let builder = builder.with_options(|options| options.masks |= memory.is_some());
+                builder.with_cancellation(stop.clone()).build()
+            };
             let mut detectors = builders.into_iter().map(build).collect::<Result<Vec<_>>>()?;
             let engine = detectors.iter().map(ocelli::Detector::engine).collect::<Vec<_>>().join(" and ");
+            let defaults = detectors[0].model().masklet_options();
+            form.memory = memory.map(|(at_once, most)| defaults.with_settings(confidence, !at_once, most));
             let pipeline = ocelli::Pipeline::builder(detectors.remove(0), prompts)
                 .with_options(|all| *all = form)
                 .with_more_devices(detectors)
@@ -85,12 +69,6 @@ impl Pipeline {
         })?;
         let (pipeline, engine) = built.or_raise(py)?;
         Ok(Self { pipeline, cancellation, engine })
-    }
-
-    /// A description of the engine.
-    #[getter]
-    fn engine(&self) -> &str {
-        &self.engine
     }
 
     /// Pushes a frame and returns its index. Waits for room, without the GIL.
@@ -171,5 +149,6 @@ impl Pipeline {
 fn outcome_parts<'py>(py: Python<'py>, outcome: &FrameOutcome) -> PyResult<OutcomeParts<'py>> {
     let found = found_arrays(py, &outcome.detections, &outcome.times)?;
     let tracks = outcome.tracks.iter().map(track_parts).collect();
-    Ok((outcome.index, outcome.time.as_secs_f64(), outcome.size, outcome.detected, found, tracks))
+    let FrameOutcome { index, time, size, detected, retracted, .. } = outcome;
+    Ok((*index, time.as_secs_f64(), *size, *detected, found, tracks, retracted.clone()))
 }

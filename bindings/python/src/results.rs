@@ -148,6 +148,7 @@ pub(crate) fn frame_json(
     tracks: Vec<TrackRow>,
     labels: Vec<String>,
     origin: OriginRow,
+    retracted: Vec<u64>,
 ) -> PyResult<String> {
     let (source, file, wall_time) = origin;
     let seconds = |name: &str, number: f64| {
@@ -161,6 +162,7 @@ pub(crate) fn frame_json(
     outcome.detections = rows.detections(py)?;
     outcome.tracks = tracks.into_iter().map(track).collect();
     outcome.labels = labels.into_iter().map(Into::into).collect();
+    outcome.retracted = retracted;
     outcome.origin = source.map(|name| Origin { number: 0, name: name.into(), frame_rate: None });
     outcome.file = file.map(Into::into);
     outcome.captured = since.and_then(|since| UNIX_EPOCH.checked_add(since));

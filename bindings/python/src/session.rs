@@ -91,6 +91,8 @@ impl Opener {
 #[pyclass(frozen, module = "ocelli._ocelli")]
 pub(crate) struct VideoSession {
     worker: Worker<ocelli::masklets::VideoSession>,
+    /// A description of the engine.
+    #[pyo3(get)]
     engine: String,
 }
 
@@ -140,12 +142,9 @@ impl VideoSession {
             let mut given = VideoSessionOptions::new(&detector);
             (given.keep_features, given.kept_frames) = (keep, options.kept_frames);
             given.window = options.window;
+            given.masklets = given.masklets.with_settings(confidence, true, None);
             if !options.temporal_disambiguation {
                 given.masklets = given.masklets.without_temporal_disambiguation();
-            }
-            if let Some(score) = confidence {
-                given.masklets.detection_threshold = score;
-                given.masklets.new_object_threshold = score;
             }
             let mut session = ocelli::masklets::VideoSession::new(detector, source, given)?;
             detectors.iter().try_for_each(|other| session.add_device(other))?;
@@ -158,12 +157,6 @@ impl VideoSession {
     /// The first frame, and the one after the last, that can be prompted, clicked and passed.
     fn frames(&self, py: Python<'_>) -> PyResult<(usize, usize)> {
         self.worker.call(py, |session| (session.frames().start, session.frames().end))
-    }
-
-    /// A description of the engine.
-    #[getter]
-    fn engine(&self) -> &str {
-        &self.engine
     }
 
     /// The number of frames, their width and height, the objects, and an id that none had.

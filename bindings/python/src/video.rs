@@ -21,7 +21,10 @@ pub(crate) fn why_no_video_library() -> Option<String> {
 /// Reads videos as `ocelli._decode.VideoReader` does with PyAV.
 #[pyclass(frozen, module = "ocelli._ocelli")]
 pub(crate) struct VideoReader {
-    info: SourceInfo,
+    #[pyo3(get)]
+    frame_rate: Option<f64>,
+    #[pyo3(get)]
+    live: bool,
     cancellation: Cancellation,
     open: Mutex<Option<Box<dyn Source>>>,
 }
@@ -50,17 +53,8 @@ impl VideoReader {
             Ok((videos::open(input, &options)?, cancellation.clone()))
         })?;
         let (source, cancellation) = opened.or_raise(py)?;
-        Ok(Self { info: source.info().clone(), cancellation, open: Mutex::new(Some(source)) })
-    }
-
-    #[getter]
-    fn frame_rate(&self) -> Option<f64> {
-        self.info.frame_rate
-    }
-
-    #[getter]
-    fn live(&self) -> bool {
-        self.info.live
+        let SourceInfo { frame_rate, live, .. } = *source.info();
+        Ok(Self { frame_rate, live, cancellation, open: Mutex::new(Some(source)) })
     }
 
     /// Index, time in seconds and pixels (height, width, rgb), which are the caller's, of the next frame; `None` at the end.

@@ -193,3 +193,21 @@ def test_evaluate(program: Run, tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert saved == json.loads(ran.stdout)
     assert saved["models"][0]["without_detections"] == ["scene 0006", "scene 0007"]
+
+
+def test_a_comparison_is_that_of_the_program(program: Run, tmp_path: Path) -> None:
+    told: list[tuple[int, int, str]] = []
+    report = ocelli.verify(engine="embedded", scenes=1, random_inputs=1, progress=lambda *step: told.append(step))
+    ran = program(
+        "ocelli", "verify", "--engine", "embedded", "--scenes", "1", "--random-inputs", "1", "--json", tmp_path / "report.json",
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert report == json.loads((tmp_path / "report.json").read_text()) and report["accepted"] is True
+    assert {side for _, _, side in told} == {"reference", "candidate"} and all(done < total for done, total, _ in told)
+    for options, message in [
+        ({}, "the candidate is the reference"),
+        ({"graphs": ["decoder"]}, "unknown variant `decoder`"),
+        ({"engine": "embedded", "min_cosine": 2}, "min_cosine is 2: expected a number from -1 to 1"),
+    ]:
+        with pytest.raises(ocelli.InvalidArgument, match=message):
+            ocelli.verify(**options)  # type: ignore[arg-type]

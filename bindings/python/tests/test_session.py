@@ -1,5 +1,6 @@
 """Sessions on a small random model with a tracker, which finds something in any picture."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from conftest import Run
 
 import ocelli
 from ocelli._detector import DetectorKeywords
@@ -325,3 +327,45 @@ def test_a_video_that_ends_early(tracker_model: Path, noise_frames: list[Frame],
 def _collect(run: Iterator[ocelli.TrackedFrame], seen: list[int]) -> None:
     for frame in run:
         seen.append(frame.index)
+
+
+def test_a_video_with_memory_has_the_lines_of_the_program(
+    tracker_model: Path, noise_folder: Path, program: Run, tmp_path: Path
+) -> None:
+    shared = ("--engine", "embedded", "--threads", "1", "--confidence", "0", "--quiet")
+    cases: list[tuple[list[str], dict[str, Any]]] = [
+        ([], {}),
+        (["--no-hotstart", "--max-objects", "2"], {"no_hotstart": True, "max_objects": 2}),
+    ]
+    for flags, options in cases:
+        ran = program(
+            "ocelli", "video", "--model", tracker_model, "--video", noise_folder, "--classes", "dog", "tree", "--memory",
+            *flags, *shared, "--jsonl", tmp_path / "lines.jsonl",
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr
+        lines = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
+        with ocelli.Video(noise_folder, ["dog", "tree"], model=tracker_model, memory=True, **options, **OPTIONS) as video:
+            frames = list(video)
+        assert [frame.to_dict() for frame in frames] == lines and len(lines) == 6
+        for frame in frames:
+            found = frame.detections
+            assert found.masks is not None and len(frame.tracks) == len(found) > 0
+            assert found.tracker_id is not None and sorted(found.tracker_id) == [one.tracker_id for one in frame.tracks]
+            assert "max_objects" not in options or len(found) <= 4
+
+
+def test_what_does_not_go_with_memory(tracker_model: Path, noise_frames: list[Frame]) -> None:
+    cases: list[tuple[dict[str, Any], type[ocelli.Error], str]] = [
+        ({"track": True}, ocelli.InvalidArgument, "tracker beside memory"),
+        ({"appearance": True}, ocelli.InvalidArgument, "appearance beside memory"),
+        ({"tile": "auto"}, ocelli.InvalidArgument, "tile beside memory"),
+        ({"max_objects": 0}, ocelli.InvalidArgument, "max_objects is 0: expected at least 1"),
+        ({"sequential": True}, ocelli.InvalidArgument, "leave out sequential"),
+        ({"memory": False, "max_objects": 2}, ocelli.InvalidArgument, "set memory as well"),
+        ({"memory": False, "no_hotstart": True}, ocelli.InvalidArgument, "set memory as well"),
+        ({"model": None}, ocelli.Mismatch, "has no tracker"),
+    ]
+    for options, kind, message in cases:
+        given: dict[str, Any] = {"model": tracker_model, "memory": True, **OPTIONS, **options}
+        with pytest.raises(kind, match=message):
+            ocelli.Video(noise_frames, ["dog"], **given)

@@ -3,16 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ocelli::{
-    EngineKind, Model, ModelSource,
-    engine::{EngineFactory, EngineOptions},
-    model::{ModelGraph, ModelRequest},
-};
-use ocelli_verify::{Candidate, Verification, VerificationProgress};
+use ocelli::{ModelSource, engine::EngineOptions, model::ModelGraph};
+use ocelli_verify::{VerificationOptions, VerificationRequest};
 
 use crate::args::{INPUT, MODEL, OUTPUT};
 use crate::output::{check_outputs, conclude};
-use crate::{LogArgs, Progress, VerificationArgs, cancel_on_interrupt, interrupted, usage};
+use crate::{LogArgs, Progress, VerificationArgs, cancel_on_interrupt, interrupted};
 
 /// Arguments of `ocelli verify`.
 #[derive(Args, Debug)]
@@ -58,78 +54,34 @@ pub struct VerifyArgs {
 
 /// Compares the models; fails if the candidate is refused.
 pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
-    let mut options = args.verification.options()?;
-    options.max_classes = args.max_classes;
+    let options = VerificationOptions {
+        max_classes: args.max_classes,
+        graphs: args.graphs.clone(),
+        ..args.verification.options()?
+    };
     check_outputs([("--json", args.json.as_deref())])?;
-    let kind: EngineKind = args.engine.parse()?;
+    let engine = EngineOptions {
+        kind: args.engine.parse()?,
+        threads: args.threads,
+        onnxruntime: args.onnxruntime.clone(),
+        openvino: args.openvino.clone(),
+        webgpu: args.webgpu.clone(),
+        allow_inexact: args.allow_inexact,
+        ..EngineOptions::default()
+    };
+    let request = VerificationRequest {
+        model: args.model.as_ref().map_or(ModelSource::Builtin, ModelSource::named),
+        candidate: args.candidate.as_ref().map(ModelSource::named),
+        engine,
+        options,
+    };
     let cancellation = cancel_on_interrupt();
-    let engine = |kind, source: &ModelSource| {
-        let options = EngineOptions {
-            kind,
-            threads: args.threads,
-            onnxruntime: args.onnxruntime.clone(),
-            openvino: args.openvino.clone(),
-            webgpu: args.webgpu.clone(),
-            allow_inexact: args.allow_inexact,
-            ..EngineOptions::default()
-        };
-        EngineFactory::start_for_model(&options, source)
-    };
-    let source = |folder: Option<&PathBuf>| folder.map_or(ModelSource::Builtin, ModelSource::named);
-    let compared = args.candidate.as_ref().or(args.model.as_ref());
-    let (reference, candidate) = (source(args.model.as_ref()), source(compared));
-    let (reference_engine, candidate_engine) =
-        (engine(EngineKind::Cpu, &reference)?, engine(kind, &candidate)?);
     let progress = Progress::new(log, 100);
-    let resolve = |source, engine: &EngineFactory| {
-        let request = ModelRequest { source, target: engine.target(None), ..ModelRequest::default() };
-        Model::resolve(&request, &|line| progress.announce(line), &cancellation)
-    };
-    let reference = resolve(reference, &reference_engine)?;
-    let candidate = resolve(candidate, &candidate_engine)?;
-    let graphs = graphs(&args.graphs, &reference, &candidate)?;
-    // Without inputs, the comparison says so.
-    if options.scenes + options.random_inputs > 0
-        && reference.manifest() == candidate.manifest()
-        && reference_engine.description() == candidate_engine.description()
-    {
-        refuse!(
-            "the candidate is the reference, on the same engine ({}): name another model with --candidate, or another \
-             --engine",
-            candidate_engine.description()
-        );
-    }
-    options.graphs.clone_from(&graphs);
-    let mut on_progress = |step: &VerificationProgress| progress.compare(step);
-    let verification = Verification::of_reference(&reference, &reference_engine, options, &mut on_progress)?;
-    let candidate = Candidate { model: &candidate, factory: &candidate_engine, graphs };
-    let report = verification.check(&candidate, &mut on_progress);
+    let report =
+        request.run(&cancellation, &|line| progress.announce(line), &mut |step| progress.compare(step));
     drop(progress);
     interrupted()?;
+    let compared = args.candidate.as_ref().or(args.model.as_ref());
     let name = compared.map_or("built-in".into(), |path| path.display().to_string());
     conclude(&report?, args.json.as_deref(), &format!("candidate {name}"), "")
-}
-
-/// The graphs that both models have, or those of `--graphs`.
-fn graphs(requested: &[ModelGraph], reference: &Model, candidate: &Model) -> anyhow::Result<Vec<ModelGraph>> {
-    // A backbone may be one graph or two.
-    let of = |model: &Model, graph: ModelGraph| {
-        let parts = ModelGraph::backbone_of(model.manifest());
-        if graph.is_backbone() { parts } else { vec![graph] }
-    };
-    let shared: Vec<ModelGraph> = ModelGraph::all_of(candidate.manifest())
-        .into_iter()
-        .filter(|graph| of(reference, *graph).iter().all(|part| reference.file(part.file()).is_file()))
-        .collect();
-    if requested.is_empty() {
-        return Ok(shared);
-    }
-    let wanted: Vec<_> = requested.iter().flat_map(|graph| of(candidate, *graph)).collect();
-    match wanted.iter().find(|graph| !shared.contains(graph)) {
-        None => Ok(wanted),
-        Some(graph) => {
-            let names: Vec<_> = shared.iter().map(|graph| graph.name()).collect();
-            Err(usage(format!("--graphs {graph}: not in both models; they share {}", names.join(", "))))
-        }
-    }
 }

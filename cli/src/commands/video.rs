@@ -18,7 +18,6 @@ use std::time::Duration;
 use clap::Args;
 use ocelli::classes::ClassMap;
 use ocelli::masklets::MaskletOptions;
-use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{
     Detector, DetectorBuilder, Pipeline, PipelineBuilder, Prompt, Prompts,
     options::{DetectorOptions, PipelineOptions},
@@ -76,7 +75,7 @@ pub struct VideoArgs {
     #[command(flatten)]
     tiles: TileArgs,
     /// Track instances from frame to frame
-    #[arg(long, help_heading = "Tracking")]
+    #[arg(long, id = "tracker", help_heading = "Tracking")]
     track: bool,
     /// Follow objects with masks by the model's memory of them; needs a model with a tracker, such as SAM 3. Objects start at a
     /// score of 0.7, or of --confidence, and results leave 14 frames late
@@ -122,6 +121,7 @@ pub struct VideoArgs {
     /// Detect in frames with motion only, for cameras that do not move, and at least every SECONDS
     #[arg(
         long,
+        id = "motion_gate",
         value_name = "SECONDS",
         num_args = 0..=1,
         require_equals = true,
@@ -141,7 +141,7 @@ pub struct VideoArgs {
     /// Time the engine of --engine, or each that starts, one stage at a time and pipelined, and print a table
     #[arg(
         long,
-        conflicts_with_all = ["track", "memory", "sequential", "stats", "sources"],
+        conflicts_with_all = ["tracker", "memory", "sequential", "stats", "sources"],
         help_heading = PERFORMANCE
     )]
     benchmark: bool,
@@ -158,8 +158,7 @@ struct Plan {
     given: Option<GivenObjects>,
     classes: ClassMap,
     zones: Option<ZonesFile>,
-    gate: Option<MotionGate>,
-    tracker: ByteTrackerOptions,
+    options: PipelineOptions,
     builders: Vec<DetectorBuilder>,
     source: SourceArgs,
 }
@@ -174,12 +173,14 @@ impl Plan {
         args.sinks.check()?;
         check_outputs([("--stats", args.stats.as_deref())])?;
         let zones = args.sinks.zones.as_deref().map(ZonesFile::read).transpose()?;
-        args.check(given.is_some(), zones.as_ref())?;
-        let (gate, tracker) = (motion_gate(args)?, args.tracker.options()?);
+        args.check(zones.as_ref())?;
+        let options = args.pipeline()?;
+        let devices = devices(args, &classes)?;
+        options.check(&devices[0], devices.len(), given.is_none())?;
         if args.memory {
             args.detector.model.check_tracker("--memory")?;
         }
-        let builders = detectors(args, &classes)?;
+        let builders = devices.into_iter().map(detector).collect::<ocelli::Result<Vec<_>>>()?;
         builders.iter().try_for_each(DetectorBuilder::check_files)?;
         args.dart.announce(args.benchmark, log);
         let mut source = args.source.clone();
@@ -191,7 +192,7 @@ impl Plan {
         if source.sources.is_some() && !source.video.is_empty() {
             refuse!("--sources: the file lists all sources; do not name others");
         }
-        Ok(Self { given, classes, zones, gate, tracker, builders, source })
+        Ok(Self { given, classes, zones, options, builders, source })
     }
 
     fn prompts(&self, args: &VideoArgs) -> ocelli::Result<Prompts> {
@@ -218,7 +219,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let (info, source_names) = (opened.source.info().clone(), opened.names());
     if let Some(zones) = &plan.zones {
         let ignored = zones.ignored(&source_names)?;
-        plan.gate = plan.gate.take().map(|gate| gate.with_ignored(ignored));
+        plan.options.motion_gate = plan.options.motion_gate.take().map(|gate| gate.with_ignored(ignored));
     }
     let counting = plan.zones.take().map(|zones| Counting::new(zones, &source_names)).transpose()?;
     let mut sinks = args.sinks.open(&info, source_names.len(), args.has_tracks(), &cancellation, log)?;
@@ -236,6 +237,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let (mut detectors, loading) = load_devices(plan.builders, log)?;
     let engine = engines(&detectors);
     let masklets = args.masklets(&detectors[0]);
+    plan.options.memory = args.memory.then_some(masklets);
     let pipeline = pipeline(args, detectors.remove(0), plan.given, &prompts, info.size)?;
     drop(loading);
     status(log, &format!("engine: {engine}"));
@@ -252,21 +254,11 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         states: opened.states,
         counting,
     };
-    let options = PipelineOptions {
-        tracker: args.track.then_some(plan.tracker),
-        memory: args.memory.then_some(masklets),
-        camera_motion: args.camera_motion,
-        appearance: args.appearance,
-        policy: args.policy.filter(|_| run.states.is_none()),
-        latency: args.latency,
-        detect_every: args.detect_every,
-        motion_gate: plan.gate,
-        class_budget: args.class_budget,
-        sequential: args.sequential,
-        ..PipelineOptions::default()
-    };
+    if run.states.is_some() {
+        plan.options.policy = None;
+    }
     let mut pipeline = pipeline
-        .with_options(|all| *all = options)
+        .with_options(|all| *all = plan.options)
         .with_more_devices(detectors)
         .with_cancellation(cancellation.clone())
         .with_stats(run.stats.clone())
@@ -299,19 +291,13 @@ fn pipeline(
     Ok(Pipeline::builder_embedded(detector, embedded))
 }
 
-/// The detector on each device, from the arguments.
-fn detectors(args: &VideoArgs, classes: &ClassMap) -> anyhow::Result<Vec<DetectorBuilder>> {
+/// The options of the detector on each device, from the arguments.
+fn devices(args: &VideoArgs, classes: &ClassMap) -> anyhow::Result<Vec<DetectorOptions>> {
     let devices = args.detector.devices()?;
-    let of_one = [
-        ("--benchmark", args.benchmark),
-        ("--class-budget", args.class_budget.is_some()),
-        ("--sequential", args.sequential),
-        ("--latency low", args.latency == Some(Latency::Low)),
-    ];
-    if let Some((flag, _)) = of_one.into_iter().find(|(_, is_given)| *is_given && devices.len() > 1) {
-        refuse!("{flag} runs on one device: name one with --engine");
+    if args.benchmark && devices.len() > 1 {
+        refuse!("--benchmark runs on one device: name one with --engine");
     }
-    devices.into_iter().map(|device| Ok(detector(options(args, device, classes)?)?)).collect()
+    devices.into_iter().map(|device| options(args, device, classes)).collect()
 }
 
 /// A detector's options: those of the engine and what to detect.
@@ -333,34 +319,32 @@ impl VideoArgs {
         self.track || self.memory
     }
 
-    /// Refuses options that do not fit each other. `given`: whether objects of the user are followed.
-    fn check(&self, given: bool, zones: Option<&ZonesFile>) -> anyhow::Result<()> {
+    /// The options of the pipeline; those of the tracker by memory are known with the model.
+    fn pipeline(&self) -> anyhow::Result<PipelineOptions> {
+        let tracker = self.tracker.options()?;
+        Ok(PipelineOptions {
+            tracker: self.track.then_some(tracker),
+            memory: self.memory.then(MaskletOptions::default),
+            camera_motion: self.camera_motion,
+            appearance: self.appearance,
+            policy: self.policy,
+            latency: self.latency,
+            detect_every: self.detect_every,
+            motion_gate: motion_gate(self)?,
+            class_budget: self.class_budget,
+            sequential: self.sequential,
+            ..PipelineOptions::default()
+        })
+    }
+
+    /// Refuses options of the program that do not fit each other; [`PipelineOptions::check`] knows those of the pipeline.
+    fn check(&self, zones: Option<&ZonesFile>) -> anyhow::Result<()> {
         let has_tracks = self.has_tracks();
         let has_masks = self.memory || self.track && self.masks;
         let of_tracker = self.tracker.first_given().filter(|_| !self.track);
         let tracker = if self.memory { "use --track in place of --memory" } else { "add --track" };
         let of_masks = self.sinks.of_masks().filter(|_| !has_masks);
-        let of_detections =
-            self.detect_every.is_some() || self.when_moving.is_some() || self.class_budget.is_some();
-        let beside_memory = [
-            (
-                "--track",
-                self.track,
-                "it follows objects by itself; compare two runs with ocelli eval --video",
-            ),
-            ("--tile", self.tiles.tile.is_some(), "it follows what it sees in whole frames"),
-            ("--camera-motion", self.camera_motion, "it finds objects by their masks, wherever they move"),
-            ("--appearance", self.appearance, "it knows what objects look like by itself"),
-        ];
-        let beside_memory = beside_memory.into_iter().find(|(_, is_given, _)| self.memory && *is_given);
         let alone = [
-            (self.camera_motion && !self.track, "--camera-motion moves tracks: add --track"),
-            (self.appearance && !self.track, "--appearance finds tracks again: add --track"),
-            (
-                given && of_detections,
-                "--detect-every, --when-moving and --class-budget are for what is detected, and with objects of yours nothing is: \
-                 leave them out",
-            ),
             (
                 self.sinks.trails.is_some_and(|frames| frames > 0) && !has_tracks,
                 "--trails draws the paths of tracks: add --track",
@@ -375,9 +359,6 @@ impl VideoArgs {
             of_tracker.map(|flag| format!("{flag} is an option of the tracker: {tracker}")),
             of_masks
                 .map(|flag| format!("{flag} writes masks of tracks: add --memory, or --track and --masks")),
-            beside_memory.map(|(flag, _, why)| {
-                format!("{flag} beside --memory: {why}; leave out --memory, or {flag}")
-            }),
             alone.into_iter().find(|(is_wrong, _)| *is_wrong).map(|(_, why)| why.to_owned()),
         ];
         why.into_iter().flatten().next().map_or(Ok(()), |why| Err(usage(why)))
@@ -397,16 +378,8 @@ impl VideoArgs {
 
     /// The options of the tracker by memory.
     fn masklets(&self, detector: &Detector) -> MaskletOptions {
-        let mut options = detector.model().masklet_options();
-        if let Some(score) = self.detector.confidence {
-            options.detection_threshold = score;
-            options.new_object_threshold = score;
-        }
-        options.holds_back = !self.no_hotstart;
-        if let Some(objects) = self.max_objects {
-            options.max_objects = objects.get();
-        }
-        options
+        let (confidence, most) = (self.detector.confidence, self.max_objects.map(NonZeroUsize::get));
+        detector.model().masklet_options().with_settings(confidence, !self.no_hotstart, most)
     }
 }
 

@@ -184,6 +184,25 @@ impl MaskletOptions {
         }
     }
 
+    /// The same with what users set: a score in place of both thresholds, [of detections](Self::detection_threshold) and [of new
+    /// objects](Self::new_object_threshold); whether results are [held back](Self::holds_back); the most
+    /// [objects](Self::max_objects).
+    #[must_use]
+    pub fn with_settings(
+        self,
+        confidence: Option<f32>,
+        holds_back: bool,
+        max_objects: Option<usize>,
+    ) -> Self {
+        Self {
+            detection_threshold: confidence.unwrap_or(self.detection_threshold),
+            new_object_threshold: confidence.unwrap_or(self.new_object_threshold),
+            holds_back,
+            max_objects: max_objects.unwrap_or(self.max_objects),
+            ..self
+        }
+    }
+
     /// The defaults of SAM 3.1, whose objects share memories.
     pub fn multiplex() -> Self {
         Self {

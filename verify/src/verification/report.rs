@@ -100,6 +100,13 @@ impl VerificationReport {
         self.failures.is_empty()
     }
 
+    /// All of it as JSON, with `accepted`.
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut json = serde_json::to_value(self).expect("a report is plain data");
+        json["accepted"] = self.accepted().into();
+        json
+    }
+
     /// The result in one sentence: accepted, or the first reason why not.
     pub fn verdict(&self) -> String {
         match self.failures.as_slice() {

@@ -8,7 +8,7 @@
 
 `Detector` finds the instances of any classes in a picture, `Video` in a stream of frames, `Tracker` follows them; a
 `VideoSession` follows objects with masks through a video, by SAM 3's memory tracker.
-`export`, `label` and `evaluate` are the programs of the same names. Errors are subclasses of `ocelli.Error`.
+`export`, `label`, `evaluate` and `verify` are the programs of the same names. Errors are subclasses of `ocelli.Error`.
 """
 
 from ._detector import Classes, Detector, Features, Prompt
@@ -24,7 +24,7 @@ from ._errors import (
     Mismatch,
     Unavailable,
 )
-from ._jobs import evaluate, export, label
+from ._jobs import evaluate, export, label, verify
 from ._objects import ObjectMask, ObjectPrompt
 from ._ocelli import __version__, read_image, vocabulary
 from ._pictures import ImageLike
@@ -66,5 +66,6 @@ __all__ = [
     "export",
     "label",
     "read_image",
+    "verify",
     "vocabulary",
 ]

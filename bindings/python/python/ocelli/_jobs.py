@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, Unpack
 from . import _ocelli
 from ._detector import DetectorOptions, EngineKeywords, LabelKeywords, PathLike
 from ._errors import InvalidArgument
+from ._tracker import as_form
 
 Progress: TypeAlias = Callable[[int, int, str], object]
 """Called with the number of steps that are done, the number of all, and the name of a file."""
@@ -169,3 +170,52 @@ def evaluate(
         "save_predictions": save_predictions,
     }
     return _run(_ocelli.evaluate, arguments, DetectorOptions(model, **detector), progress)
+
+
+def verify(
+    model: PathLike | None = None,
+    candidate: PathLike | None = None,
+    *,
+    engine: str = "cpu",
+    graphs: Sequence[str] = (),
+    max_classes: int = 4,
+    scenes: int = 8,
+    random_inputs: int = 2,
+    seed: int = 0,
+    min_cosine: float = 0.999,
+    max_box_difference: float = 0.01,
+    max_score_difference: float = 0.02,
+    min_iou: float = 0.7,
+    confidence: float | None = None,
+    onnxruntime: PathLike | None = None,
+    openvino: PathLike | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Compares two ways of running a model, as `ocelli verify` does, and returns the report of `ocelli verify --json`.
+
+    model: the reference, an exported model or a checkpoint, which runs on the CPU; the built-in model by default.
+    candidate: the model to compare with it; the reference by default, to compare engines. engine: that of the candidate.
+    graphs: those of the candidate that run in place of the reference's, all by default. confidence: detections with a higher score
+    are kept, by default as the model says.
+
+    `accepted` says whether they agree within the limits, `failures` why not, `outputs` and `detections` how closely.
+    """
+    limits = {
+        "min_cosine": min_cosine, "max_box_difference": max_box_difference,
+        "max_score_difference": max_score_difference, "min_iou": min_iou,
+    }  # fmt: skip
+    options = {
+        "graphs": list(graphs), "max_classes": max_classes, "scenes": scenes, "random_inputs": random_inputs, "seed": seed,
+        "limits": limits, "confidence": confidence,
+    }  # fmt: skip
+    libraries = {"kind": engine, "onnxruntime": _text(onnxruntime), "openvino": _text(openvino), "threads": threads}
+    request = {
+        "model": "built-in" if model is None else _text(model), "candidate": _text(candidate), "engine": libraries, "options": options,
+    }  # fmt: skip
+    report: dict[str, Any] = json.loads(_ocelli.verify(as_form(request), progress))
+    return report
+
+
+def _text(path: PathLike | None) -> str | None:
+    return None if path is None else os.fspath(path)

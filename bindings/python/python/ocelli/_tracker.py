@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from . import _ocelli
 from ._errors import InvalidArgument
 from ._results import Detections, Track, track_from_native
+
+
+def as_form(options: Mapping[str, Any]) -> str:
+    """Options as JSON for the library, which has the defaults of those that are None."""
+    given = {name: value for name, value in options.items() if value is not None}
+    # NumPy's numbers have an item that JSON knows.
+    return json.dumps(given, default=lambda number: number.item())
 
 
 class Tracker:
@@ -60,7 +69,7 @@ class Tracker:
             number = self.options[name]
             if number is not None and number < 0:
                 raise InvalidArgument(f"{name} is {number}: expected at least 0")
-        self._native = _ocelli.Tracker(self.options)
+        self._native = _ocelli.Tracker(as_form(self.options))
         self._tracks: list[Track] = []
 
     def update(self, detections: Detections, *, frames: float = 1.0) -> Detections:

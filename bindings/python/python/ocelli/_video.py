@@ -24,7 +24,7 @@ from ._detector import ChannelOrder, Classes, DetectorKeywords, DetectorOptions,
 from ._errors import Cancelled, InvalidArgument
 from ._pictures import ImageLike, is_file, pixels
 from ._results import Detections, Track, track_from_native
-from ._tracker import Tracker
+from ._tracker import Tracker, as_form
 
 _PICTURES = frozenset(".png .jpg .jpeg .jpe .jfif .webp .bmp .dib .tif .tiff .pnm .ppm .pgm .pbm .pam .mpo .apng".split())
 _PICTURE_RATE = 30.0
@@ -56,6 +56,8 @@ class VideoFrame:
     """The picture file that the frame was read from; None for others."""
     wall_time: float | None = None
     """When the frame of a live source was taken, in seconds since 1970-01-01 00:00 UTC; None for recorded frames."""
+    retracted: tuple[int, ...] = ()
+    """The ids of tracks that earlier frames had and that turned out to be false; only by memory, without a hotstart."""
 
     def to_json(self) -> str:
         """A line in the form of `ocelli video --jsonl`."""
@@ -66,7 +68,9 @@ class VideoFrame:
         rows = found._rows()
         names = found._names()
         origin = (self.source, self.file, self.wall_time)
-        return _ocelli.frame_json(self.index, self.time_s, found.size, self.detected, rows, tracks, names, origin)
+        return _ocelli.frame_json(
+            self.index, self.time_s, found.size, self.detected, rows, tracks, names, origin, self.retracted
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The same as Python values."""
@@ -101,6 +105,9 @@ class Video:
         classes: Classes,
         *,
         track: bool | Tracker = False,
+        memory: bool = False,
+        no_hotstart: bool = False,
+        max_objects: int | None = None,
         camera_motion: bool = False,
         appearance: bool = False,
         policy: Literal["all", "latest"] | None = None,
@@ -126,6 +133,10 @@ class Video:
         """Opens the source and starts the pipeline.
 
         track: whether to track; a `Tracker` gives its options.
+        memory: follow objects with masks by the model's memory of them, in place of boxes; the model needs a tracker, as SAM 3 has.
+        Objects start at a score of 0.7, or of `confidence`, and results leave 14 frames late.
+        no_hotstart: with memory, every result leaves at once; objects that turn out to be false are `retracted` by a later frame.
+        max_objects: with memory, the most objects of a class at a time; by default the model's: SAM 3 10000, SAM 3.1 16.
         camera_motion: estimate how the camera moves, and move the tracks with it.
         appearance: find objects again that were hidden, by where they can be and what they look like.
         policy: process all frames, or the latest and drop others; by default latest for cameras and streams.
@@ -147,13 +158,14 @@ class Video:
         """
         if stride < 1 or detect_every < 1:
             raise InvalidArgument(f"stride and detect_every are {stride} and {detect_every}: expected at least 1")
-        for option, number in (("max_frames", max_frames), ("class_budget", class_budget), ("queue_depth", queue_depth)):
+        numbers = {
+            "max_frames": max_frames, "class_budget": class_budget, "queue_depth": queue_depth, "max_objects": max_objects,
+        }  # fmt: skip
+        for option, number in numbers.items():
             if number is not None and number < 0:
                 raise InvalidArgument(f"{option} is {number}: expected at least 0")
-        if camera_motion and track is False:
-            raise InvalidArgument("camera_motion is True: it moves tracks, so set track as well")
-        if appearance and track is False:
-            raise InvalidArgument("appearance is True: it finds tracks again, so set track as well")
+        if (no_hotstart or max_objects is not None) and not memory:
+            raise InvalidArgument("no_hotstart and max_objects are options of memory: set memory as well")
         self._classes = [prompt.name for prompt in as_prompts(classes)]
         self._order: ChannelOrder = channel_order
         self._keep_images = keep_images
@@ -163,14 +175,14 @@ class Video:
         self._failure: BaseException | None = None
         self._feeder: threading.Thread | None = None
         self._closed = False
-        self._tracked = track is not False
+        self._tracked = memory or track is not False
         self._reader: _ocelli.VideoReader | None = None
         frames, rate, live = self._open(source, fps, InputOptions(stream, ffmpeg_options or {}, hwaccel))
         tracker = track.options if isinstance(track, Tracker) else Tracker().options if track else None
         self._native = _ocelli.Pipeline(
             DetectorOptions(model, **detector).native,
             [prompt._parts() for prompt in as_prompts(classes)],
-            {
+            as_form({
                 "tracker": tracker,
                 "camera_motion": camera_motion,
                 "appearance": appearance,
@@ -181,7 +193,8 @@ class Video:
                 "class_budget": class_budget,
                 "sequential": sequential,
                 "frame_rate": rate,
-            },
+            }),  # fmt: skip
+            (no_hotstart, max_objects) if memory else None,
         )
         self._rate = rate or _PICTURE_RATE
         self._pushed = 0
@@ -268,7 +281,7 @@ class Video:
                 failure, self._failure = self._failure, None
                 raise failure
             return None
-        index, time_s, size, detected, arrays, parts = found
+        index, time_s, size, detected, arrays, parts, retracted = found
         tracks = tuple(track_from_native(one) for one in parts)
         detections = Detections._from_native(arrays, size, self._classes)
         if self._tracked:
@@ -278,8 +291,9 @@ class Video:
         for older in [one for one in list(self._taken) if one < index]:
             self._taken.pop(older, None)
         return VideoFrame(
-            index, time_s, taken.image, detections, tracks, detected, self._name, taken.file, taken.wall_time
-        )
+            index, time_s, taken.image, detections, tracks, detected, self._name, taken.file, taken.wall_time,
+            tuple(retracted),
+        )  # fmt: skip
 
     def __iter__(self) -> Iterator[VideoFrame]:
         try:

@@ -189,10 +189,7 @@ impl LabelJob {
         let mut detectors = detectors.into_iter();
         let mut detector = detectors.next().ok_or_else(no_device)?;
         let prompts = detector.prepare(&Prompts::new(self.classes.classes.iter().map(prompt))?)?;
-        let mut options = detector.model().masklet_options();
-        if let Some(score) = confidence {
-            (options.detection_threshold, options.new_object_threshold) = (score, score);
-        }
+        let options = detector.model().masklet_options().with_settings(confidence, true, None);
         let pipeline = Pipeline::builder_embedded(detector, prompts).with_more_devices(detectors);
         let pipeline =
             pipeline.with_options(|all| all.memory = Some(options)).with_cancellation(cancellation.clone());
