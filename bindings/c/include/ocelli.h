@@ -407,8 +407,8 @@ typedef struct ocelli_engine_options {
 } ocelli_engine_options;
 
 /**
- * Gets a line about each step of a build, which is valid until the function returns; a value other than 0 cancels the
- * build. Calls come from any thread, one after the other. No exception may leave the function.
+ * Gets a line about each step of a build or a comparison, which is valid until the function returns; a value other than 0 cancels
+ * it. Calls come from any thread, one after the other. No exception may leave the function.
  */
 typedef uint32_t (*ocelli_build_callback)(void *user_data, const char *line);
 

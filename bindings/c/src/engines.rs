@@ -89,8 +89,8 @@ pub unsafe extern "C" fn ocelli_engine_options_init(
     done(|| unsafe { sized::start(options, struct_size, &ocelli_engine_options::DEFAULT) })
 }
 
-/// Gets a line about each step of a build, which is valid until the function returns; a value other than 0 cancels the
-/// build. Calls come from any thread, one after the other. No exception may leave the function.
+/// Gets a line about each step of a build or a comparison, which is valid until the function returns; a value other than 0 cancels
+/// it. Calls come from any thread, one after the other. No exception may leave the function.
 pub type ocelli_build_callback =
     Option<unsafe extern "C" fn(user_data: *mut c_void, line: *const c_char) -> u32>;
 

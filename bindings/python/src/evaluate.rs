@@ -8,9 +8,10 @@ use ocelli_verify::VerificationRequest;
 use ocelli_verify::scenes::{SceneGenerator, SceneOptions, vocabulary};
 use pyo3::prelude::*;
 
-use crate::error::{OrRaise, invalid};
+use crate::error::OrRaise;
 use crate::export::{parsed, report};
 use crate::options::{self, DetectorOptions, form};
+use crate::results::to_json;
 use crate::waiting::{cancellable, job};
 
 /// The seed of `ocelli eval --scenes`.
@@ -40,7 +41,7 @@ pub(crate) fn evaluate(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let report = job(py, arguments, detector, progress, run)?;
-    serde_json::to_string(&report).map_err(|failure| invalid(py, &failure.to_string()))
+    to_json(py, &report)
 }
 
 /// Compares two ways of running a model, which a JSON form of [`VerificationRequest`] names, and returns the report of

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ocelli::{
-    Cancellation, Error, Image, Result,
+    Cancellation, Error, Image, ModelSource, Result,
     atomic_file::folder_of,
     calibration::calibrate,
     classes::COCO_CLASSES,
@@ -16,8 +16,9 @@ use ocelli_export::{
 };
 use pyo3::prelude::*;
 
-use crate::error::{OrRaise, invalid};
+use crate::error::OrRaise;
 use crate::options;
+use crate::results::to_json;
 use crate::waiting::cancellable;
 
 /// The keyword arguments of `ocelli.export`.
@@ -130,7 +131,7 @@ pub(crate) fn export(
     let (mut exported, opening) =
         (arguments.export_options().or_raise(py)?, arguments.checkpoint_options().or_raise(py)?);
     let manifest = cancellable(py, move |cancellation| {
-        check(&checkpoint)?;
+        ModelSource::Folder(checkpoint.clone()).check_exists()?;
         let checkpoint = opening.open(&checkpoint)?;
         if !arguments.calibrate.is_empty() {
             let progress = progress.as_ref();
@@ -143,15 +144,7 @@ pub(crate) fn export(
         })
     })?;
     let manifest = manifest.or_raise(py)?;
-    serde_json::to_string(&manifest).map_err(|failure| invalid(py, &failure.to_string()))
-}
-
-fn check(checkpoint: &Path) -> Result<()> {
-    if checkpoint.exists() {
-        return Ok(());
-    }
-    let message = format!("no checkpoint, {}: no such folder or file", checkpoint.display());
-    Err(Error::invalid_argument(message))
+    to_json(py, &manifest)
 }
 
 /// Calls Python's progress function. What it raises ends the work.

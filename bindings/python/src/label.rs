@@ -78,16 +78,11 @@ pub(crate) fn label(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let (summary, failures) = job(py, arguments, detector, progress, run)?;
-    let classes: Vec<_> = summary
-        .classes
-        .iter()
-        .map(|class| json!({"name": class.name, "instances": class.instances, "images": class.images}))
-        .collect();
     let files: Vec<String> = summary.files.iter().map(|file| file.display().to_string()).collect();
     let json = json!({
         "images": summary.images,
         "failed": summary.failed,
-        "classes": classes,
+        "classes": summary.classes,
         "files": files,
         "kept": summary.kept,
         "failures": failures,

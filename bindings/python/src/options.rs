@@ -13,6 +13,9 @@ use serde::de::DeserializeOwned;
 
 use crate::error;
 
+/// Characters of a form that an error shows.
+const MOST_SHOWN: usize = 400;
+
 /// The keyword arguments of `ocelli.Detector`.
 #[derive(Clone, FromPyObject)]
 #[pyo3(from_item_all)]
@@ -124,7 +127,10 @@ impl DetectorOptions {
 /// `InvalidArgument` for another field, and for a value that a field does not have.
 pub(crate) fn form<T: DeserializeOwned>(py: Python<'_>, json: &str) -> PyResult<T> {
     let read = serde_json::from_str(json);
-    read.map_err(|failure| error::invalid(py, &format!("options {json}: {failure}")))
+    read.map_err(|failure| {
+        let shown: String = json.chars().take(MOST_SHOWN).collect();
+        error::invalid(py, &format!("{shown}: {failure}"))
+    })
 }
 
 /// An error about a named option.

@@ -8,8 +8,8 @@ use ocelli::{Error, Image, PixelFormat, pipeline::FrameOutcome};
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;
+use crate::options::form;
 use crate::pixels::Pixels;
-use crate::results::{Rows, TrackRow, track};
 
 /// Reads a picture file as the programs do: [height, width, rgb].
 #[pyfunction]
@@ -26,17 +26,17 @@ pub(crate) fn plot<'py>(
     py: Python<'py>,
     image: &Bound<'py, PyAny>,
     channel_order: &str,
-    rows: Rows,
-    tracks: Option<Vec<TrackRow>>,
+    detections: &str,
+    tracks: Option<&str>,
     labels: Vec<String>,
     style: (bool, f32, Option<f32>, Option<f32>),
 ) -> PyResult<Bound<'py, PyArray3<u8>>> {
     let pixels = Pixels::new(image, channel_order)?;
     let mut outcome = FrameOutcome::default();
-    outcome.detections = rows.detections(py)?;
+    outcome.detections = form(py, detections)?;
     outcome.labels = labels.into_iter().map(Into::into).collect();
     let tracked = tracks.is_some();
-    outcome.tracks = tracks.into_iter().flatten().map(track).collect();
+    outcome.tracks = tracks.map_or(Ok(Vec::new()), |tracks| form(py, tracks))?;
     let (show_scores, mask_opacity, line_width, font_size) = style;
     let mut style = AnnotationStyle::default();
     (style.show_scores, style.mask_opacity) = (show_scores, mask_opacity);

@@ -12,16 +12,14 @@ use crate::error::{OrRaise, invalid};
 use crate::options::{DetectorOptions, form};
 use crate::pixels::Pixels;
 use crate::prompts::{PromptParts, prompts};
-use crate::results::{FoundArrays, TrackParts, found_arrays, track_parts};
-use crate::waiting::cancellable;
+use crate::results::{FoundArrays, found_arrays, to_json};
+use crate::waiting::{POLL, cancellable};
 
-/// The longest time that Ctrl-C waits.
-const POLL: Duration = Duration::from_millis(50);
 /// Time that a frame waits for room between two looks.
 const ROOM: Duration = Duration::from_millis(1);
 
-/// Index, time in seconds, width and height, whether it was detected in, detections, tracks, ids of tracks that were false.
-type OutcomeParts<'py> = (u64, f64, (u32, u32), bool, FoundArrays<'py>, Vec<TrackParts>, Vec<u64>);
+/// Index, time in seconds, width and height, whether it was detected in, detections, tracks as JSON, ids of tracks that were false.
+type OutcomeParts<'py> = (u64, f64, (u32, u32), bool, FoundArrays<'py>, String, Vec<u64>);
 
 /// A running pipeline.
 #[pyclass(frozen, module = "ocelli._ocelli")]
@@ -142,13 +140,13 @@ impl Pipeline {
 
     /// Statistics so far, as JSON.
     fn stats(&self, py: Python<'_>) -> PyResult<String> {
-        serde_json::to_string(&self.pipeline.stats()).map_err(|failure| invalid(py, &failure.to_string()))
+        to_json(py, &self.pipeline.stats())
     }
 }
 
 fn outcome_parts<'py>(py: Python<'py>, outcome: &FrameOutcome) -> PyResult<OutcomeParts<'py>> {
     let found = found_arrays(py, &outcome.detections, &outcome.times)?;
-    let tracks = outcome.tracks.iter().map(track_parts).collect();
+    let tracks = to_json(py, &outcome.tracks)?;
     let FrameOutcome { index, time, size, detected, retracted, .. } = outcome;
     Ok((*index, time.as_secs_f64(), *size, *detected, found, tracks, retracted.clone()))
 }

@@ -1,16 +1,14 @@
 //! Detections and tracks between Rust and Python's arrays.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::{Duration, UNIX_EPOCH};
 
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use ocelli::report::{DetectionRecord, FrameReport};
-use ocelli::tracking::{Track, TrackState};
-use ocelli::{BoundingBox, Detection, Mask, StageTimes, pipeline::FrameOutcome, source::Origin};
+use ocelli::{Detection, Mask, StageTimes};
 use pyo3::prelude::*;
 
 use crate::error::{OrRaise, invalid};
+use crate::options::form;
 
 /// Boxes [n, xyxy], scores [n], class ids [n], labels, masks (COCO's counts, width and height), and milliseconds by stage.
 pub(crate) type FoundArrays<'py> = (
@@ -21,10 +19,6 @@ pub(crate) type FoundArrays<'py> = (
     Option<Vec<(String, u32, u32)>>,
     BTreeMap<&'static str, f64>,
 );
-
-/// Id, class, score, box, age in frames, hits, state, velocity, frames since it was seen, index of its detection.
-pub(crate) type TrackParts =
-    (u64, usize, f32, [f32; 4], f32, u32, &'static str, [f32; 2], f32, Option<usize>);
 
 /// The detections of one image as arrays.
 pub(crate) fn found_arrays<'py>(
@@ -44,134 +38,24 @@ pub(crate) fn found_arrays<'py>(
     Ok((boxes, scores.into_pyarray(py), classes.into_pyarray(py), labels, masks, times))
 }
 
-/// A track as plain values.
-pub(crate) fn track_parts(track: &Track) -> TrackParts {
-    let state = match track.state {
-        TrackState::Tentative => "tentative",
-        TrackState::Lost => "lost",
-        _ => "tracked",
-    };
-    (
-        track.id,
-        track.class_id,
-        track.score,
-        track.bbox.to_xyxy(),
-        track.age_frames,
-        track.hits,
-        state,
-        track.velocity,
-        track.frames_since_seen,
-        track.detection,
-    )
-}
-
-/// The detections of a result, as Python passes them back.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct Rows {
-    class_id: Vec<usize>,
-    class_name: Vec<String>,
-    confidence: Vec<f32>,
-    xyxy: Vec<[f32; 4]>,
-    masks: Option<Vec<(String, u32, u32)>>,
-}
-
-impl Rows {
-    /// The detections.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for lists of different lengths, `InvalidData` for a corrupt mask.
-    pub(crate) fn detections(self, py: Python<'_>) -> PyResult<Vec<Detection>> {
-        let n = self.xyxy.len();
-        let lengths = [self.class_id.len(), self.class_name.len(), self.confidence.len()];
-        if lengths != [n; 3] || self.masks.as_ref().is_some_and(|masks| masks.len() != n) {
-            return Err(invalid(py, "detections have arrays of different lengths"));
-        }
-        let mut masks = self.masks.map(Vec::into_iter);
-        let rows = self.class_id.into_iter().zip(self.class_name).zip(self.confidence).zip(self.xyxy);
-        rows.map(|(((class_id, label), score), xyxy)| {
-            let mask = masks.as_mut().and_then(Iterator::next);
-            let mask = mask.map(|(counts, width, height)| Mask::from_counts(counts, width, height));
-            let mask = mask.transpose().or_raise(py)?;
-            Ok(Detection { class_id, label: label.into(), score, bbox: BoundingBox::from(xyxy), mask })
-        })
-        .collect()
-    }
-}
-
-/// A track as Python passes it back: id, class, score, box, state, index of its detection.
-pub(crate) type TrackRow = (u64, usize, f32, [f32; 4], String, Option<usize>);
-
-/// The track of a row; what reports and pictures do not show is left at zero.
-pub(crate) fn track((id, class_id, score, xyxy, state, detection): TrackRow) -> Track {
-    let state = match state.as_str() {
-        "lost" => TrackState::Lost,
-        "tentative" => TrackState::Tentative,
-        _ => TrackState::Tracked,
-    };
-    Track {
-        id,
-        class_id,
-        score,
-        bbox: BoundingBox::from(xyxy),
-        age_frames: 0.0,
-        hits: 1,
-        state,
-        velocity: [0.0; 2],
-        frames_since_seen: 0.0,
-        detection,
-    }
-}
-
-/// The detections in the JSON form of the programs.
+/// The detections in the JSON form of the programs, from the same with all digits.
 #[pyfunction]
-pub(crate) fn detections_json(py: Python<'_>, rows: Rows) -> PyResult<String> {
-    let detections = rows.detections(py)?;
-    let records: Vec<DetectionRecord> = detections.iter().map(Into::into).collect();
-    to_json(py, &records)
+pub(crate) fn detections_json(py: Python<'_>, records: &str) -> PyResult<String> {
+    to_json(py, &form::<Vec<DetectionRecord>>(py, records)?)
 }
 
-/// The origin of a frame, as Python passes it: the name of its source, its picture file, and when it was taken, in seconds
-/// since 1970-01-01 00:00 UTC.
-pub(crate) type OriginRow = (Option<String>, Option<PathBuf>, Option<f64>);
-
-/// A frame of a video in the JSON form of the programs.
+/// A frame of a video in the JSON form of the programs, from the same with all digits.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "Python passes the fields of a frame")]
-pub(crate) fn frame_json(
-    py: Python<'_>,
-    index: u64,
-    time_s: f64,
-    size: (u32, u32),
-    detected: bool,
-    rows: Rows,
-    tracks: Vec<TrackRow>,
-    labels: Vec<String>,
-    origin: OriginRow,
-    retracted: Vec<u64>,
-) -> PyResult<String> {
-    let (source, file, wall_time) = origin;
-    let seconds = |name: &str, number: f64| {
-        Duration::try_from_secs_f64(number)
-            .map_err(|_| invalid(py, &format!("{name} is {number}: expected seconds of at least 0")))
-    };
-    let time = seconds("time", time_s)?;
-    let since = wall_time.map(|wall_time| seconds("wall_time", wall_time)).transpose()?;
-    let mut outcome = FrameOutcome::default();
-    (outcome.index, outcome.time, outcome.size, outcome.detected) = (index, time, size, detected);
-    outcome.detections = rows.detections(py)?;
-    outcome.tracks = tracks.into_iter().map(track).collect();
-    outcome.labels = labels.into_iter().map(Into::into).collect();
-    outcome.retracted = retracted;
-    outcome.origin = source.map(|name| Origin { number: 0, name: name.into(), frame_rate: None });
-    outcome.file = file.map(Into::into);
-    outcome.captured = since.and_then(|since| UNIX_EPOCH.checked_add(since));
-    to_json(py, &FrameReport::from(&outcome))
+pub(crate) fn frame_json(py: Python<'_>, report: &str) -> PyResult<String> {
+    to_json(py, &form::<FrameReport>(py, report)?)
 }
 
-fn to_json(py: Python<'_>, value: &impl serde::Serialize) -> PyResult<String> {
-    serde_json::to_string(value)
-        .map_err(|failure| invalid(py, &format!("detections have no JSON form: {failure}")))
+/// Results as JSON.
+///
+/// # Errors
+/// `InvalidArgument` for what has no JSON form.
+pub(crate) fn to_json(py: Python<'_>, value: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|failure| invalid(py, &format!("there is no JSON form: {failure}")))
 }
 
 /// The pixels of a mask, [height, width]: 1 inside.

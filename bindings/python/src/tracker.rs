@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::error::{OrRaise, invalid};
 use crate::options::form;
-use crate::results::{TrackParts, track_parts};
+use crate::results::to_json;
 
 /// A tracker.
 #[pyclass(frozen, module = "ocelli._ocelli")]
@@ -22,7 +22,7 @@ impl Tracker {
         Ok(Self(Mutex::new(tracker)))
     }
 
-    /// The tracks after a frame: those that are reported.
+    /// The tracks after a frame, those that are reported, as JSON.
     fn update(
         &self,
         py: Python<'_>,
@@ -30,7 +30,7 @@ impl Tracker {
         confidence: Vec<f32>,
         xyxy: Vec<[f32; 4]>,
         frames: f32,
-    ) -> PyResult<Vec<TrackParts>> {
+    ) -> PyResult<String> {
         if class_id.len() != xyxy.len() || confidence.len() != xyxy.len() {
             return Err(invalid(py, "detections have arrays of different lengths"));
         }
@@ -42,10 +42,8 @@ impl Tracker {
                 class_id,
             })
             .collect();
-        Ok(py.detach(|| {
-            let mut tracker = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            tracker.update(&detections, frames).iter().map(track_parts).collect()
-        }))
+        let mut tracker = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        to_json(py, &tracker.update(&detections, frames))
     }
 
     /// Forgets all tracks; ids start at 1 again.

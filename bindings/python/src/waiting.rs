@@ -12,7 +12,7 @@ use crate::error::{OrRaise, exception};
 use crate::options::DetectorOptions;
 
 /// The longest time that Ctrl-C waits.
-const POLL: Duration = Duration::from_millis(50);
+pub(crate) const POLL: Duration = Duration::from_millis(50);
 
 /// Waits for an answer without the GIL.
 ///

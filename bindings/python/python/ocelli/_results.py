@@ -101,6 +101,14 @@ class Track:
     detection: int | None
     """The index of its detection in this frame."""
 
+    def _record(self) -> dict[str, Any]:
+        """The form of the native module's JSON."""
+        return {
+            "id": self.tracker_id, "class_id": self.class_id, "score": self.confidence, "box": self.xyxy,
+            "age_frames": self.age_frames, "hits": self.hits, "state": self.state, "velocity": self.velocity,
+            "frames_since_seen": self.frames_since_seen, "detection": self.detection,
+        }  # fmt: skip
+
 
 class Detections:
     """What was found in one picture, the highest score first. Can be pickled, indexed and iterated.
@@ -258,20 +266,19 @@ class Detections:
             return None
         return np.stack([mask.to_array() for mask in self.masks]) if self.masks else np.zeros((0, *self.size[::-1]), np.bool_)
 
-    def _rows(self) -> dict[str, Any]:
-        """The columns as lists, for the native functions."""
-        masks = self.masks
-        return {
-            "class_id": self.class_id.tolist(),
-            "class_name": self.class_name.tolist(),
-            "confidence": self.confidence.tolist(),
-            "xyxy": self.xyxy.tolist(),
-            "masks": None if masks is None else [(mask.counts, mask.width, mask.height) for mask in masks],
-        }
+    def _records(self) -> list[dict[str, Any]]:
+        """The form of `to_dict` with all digits."""
+        masks: list[Any] = [None] * len(self) if self.masks is None else [mask.to_coco() for mask in self.masks]
+        labels, boxes = self.class_name.tolist(), self.xyxy.tolist()
+        rows = zip(self.class_id.tolist(), labels, self.confidence.tolist(), boxes, masks, strict=True)
+        return [
+            {"class_id": class_id, "label": label, "score": score, "box": box, "mask": mask}
+            for class_id, label, score, box, mask in rows
+        ]
 
     def to_json(self) -> str:
         """A JSON list in the form of `ocelli detect --json`: scores with five decimals, boxes with two."""
-        return _ocelli.detections_json(self._rows())
+        return _ocelli.detections_json(json.dumps(self._records()))
 
     def to_dict(self) -> list[dict[str, Any]]:
         """The same as Python values: a dict for each detection, with `class_id`, `label`, `score`, `box` and `mask`."""
@@ -288,13 +295,13 @@ class Detections:
                 "id": first_id + number,
                 "image_id": image_id,
                 "category_id": one.class_id + 1,
-                "bbox": [_rounded(value, 100.0) for value in (left, top, right - left, bottom - top)],
-                "area": _rounded(area, 100.0),
+                "bbox": [rounded(value, 100.0) for value in (left, top, right - left, bottom - top)],
+                "area": rounded(area, 100.0),
                 "iscrowd": 0,
             }
             if one.mask is not None:
                 annotation["segmentation"] = one.mask.to_coco()
-            annotation["score"] = _rounded(one.confidence, 1e5)
+            annotation["score"] = rounded(one.confidence, 1e5)
             annotations.append(annotation)
         return annotations
 
@@ -354,16 +361,17 @@ class Detections:
         With a tracker, labels have the ids of tracks, and only what has a track is drawn. No other thread may write to an
         array before this returns.
         """
-        tracks: list[_ocelli._TrackRow] | None = None
+        tracks: str | None = None
         if self.tracker_id is not None:
-            tracks = [
-                (one.tracker_id, one.class_id, one.confidence, one.xyxy, "tracked", index)
+            # What is not drawn is left at zero.
+            tracks = json.dumps([
+                Track(one.tracker_id, one.class_id, one.confidence, one.xyxy, 0.0, 1, "tracked", (0.0, 0.0), 0.0, index)._record()
                 for index, one in enumerate(self)
                 if one.tracker_id is not None
-            ]
+            ])  # fmt: skip
         style = (show_scores, mask_opacity, line_width, font_size)
         names = self._names()
-        return _ocelli.plot(pixels(image), channel_order, self._rows(), tracks, names, style)
+        return _ocelli.plot(pixels(image), channel_order, json.dumps(self._records()), tracks, names, style)
 
     def _names(self) -> list[str]:
         """A label for each class id that occurs."""
@@ -384,19 +392,18 @@ class Detections:
         return found
 
 
-def _rounded(value: float, scale: float) -> float:
+def rounded(value: float, scale: float) -> float:
     """Half away from zero, as the programs round."""
     scaled = value * scale
     return float(np.copysign(np.floor(abs(scaled) + 0.5), scaled)) / scale
 
 
-def track_from_native(parts: _ocelli._Track) -> Track:
-    """A track from the native module's tuple."""
-    number, class_id, confidence, box, age, hits, state, velocity, unseen, detection = parts
-    left, top, right, bottom = box
-    across, down = velocity
-    kind: Literal["tentative", "tracked", "lost"] = (
-        "lost" if state == "lost" else "tentative" if state == "tentative" else "tracked"
-    )
-    edges = (left, top, right, bottom)
-    return Track(number, class_id, confidence, edges, age, hits, kind, (across, down), unseen, detection)
+def tracks_from_native(text: str) -> list[Track]:
+    """The tracks of the native module's JSON."""
+    return [
+        Track(
+            one["id"], one["class_id"], one["score"], tuple(one["box"]), one["age_frames"], one["hits"], one["state"],
+            tuple(one["velocity"]), one["frames_since_seen"], one["detection"],
+        )
+        for one in json.loads(text)
+    ]  # fmt: skip

@@ -8,14 +8,20 @@ from typing import Any, Literal
 
 from . import _ocelli
 from ._errors import InvalidArgument
-from ._results import Detections, Track, track_from_native
+from ._results import Detections, Track, tracks_from_native
 
 
 def as_form(options: Mapping[str, Any]) -> str:
     """Options as JSON for the library, which has the defaults of those that are None."""
-    given = {name: value for name, value in options.items() if value is not None}
     # NumPy's numbers have an item that JSON knows.
-    return json.dumps(given, default=lambda number: number.item())
+    return json.dumps(_given(options), default=lambda number: number.item())
+
+
+def _given(value: Any) -> Any:
+    if isinstance(value, dict):
+        options: dict[str, Any] = value
+        return {name: _given(option) for name, option in options.items() if option is not None}
+    return value
 
 
 class Tracker:
@@ -77,10 +83,10 @@ class Tracker:
 
         Call it for every frame on which a detector ran, even without detections. `frames` is the time since the last call.
         """
-        parts = self._native.update(
+        tracks = self._native.update(
             detections.class_id.tolist(), detections.confidence.tolist(), detections.xyxy.tolist(), frames
         )
-        self._tracks = [track_from_native(one) for one in parts]
+        self._tracks = tracks_from_native(tracks)
         return detections._with_tracks(self._tracks)
 
     @property

@@ -23,7 +23,7 @@ from . import _decode, _ocelli
 from ._detector import ChannelOrder, Classes, DetectorKeywords, DetectorOptions, PathLike, as_prompts
 from ._errors import Cancelled, InvalidArgument
 from ._pictures import ImageLike, is_file, pixels
-from ._results import Detections, Track, track_from_native
+from ._results import Detections, Track, rounded, tracks_from_native
 from ._tracker import Tracker, as_form
 
 _PICTURES = frozenset(".png .jpg .jpeg .jpe .jfif .webp .bmp .dib .tif .tiff .pnm .ppm .pgm .pbm .pam .mpo .apng".split())
@@ -62,15 +62,23 @@ class VideoFrame:
     def to_json(self) -> str:
         """A line in the form of `ocelli video --jsonl`."""
         found = self.detections
-        tracks = [
-            (one.tracker_id, one.class_id, one.confidence, one.xyxy, one.state, one.detection) for one in self.tracks
-        ]
-        rows = found._rows()
-        names = found._names()
-        origin = (self.source, self.file, self.wall_time)
-        return _ocelli.frame_json(
-            self.index, self.time_s, found.size, self.detected, rows, tracks, names, origin, self.retracted
-        )
+        labels = dict(enumerate(found._names()))
+        width, height = found.size
+        report = {
+            "source": self.source,
+            "frame": self.index,
+            "time_s": rounded(self.time_s, 1e6),
+            "wall_time": None if self.wall_time is None else rounded(self.wall_time, 1e6),
+            # A name that is not UTF-8 has no JSON form.
+            "file": None if self.file is None else os.fsencode(self.file).decode(errors="replace"),
+            "width": width,
+            "height": height,
+            "detected": self.detected,
+            "detections": found._records(),
+            "tracks": [{**one._record(), "label": labels.get(one.class_id, "")} for one in self.tracks],
+            "retracted": self.retracted,
+        }
+        return _ocelli.frame_json(json.dumps(report))
 
     def to_dict(self) -> dict[str, Any]:
         """The same as Python values."""
@@ -281,8 +289,8 @@ class Video:
                 failure, self._failure = self._failure, None
                 raise failure
             return None
-        index, time_s, size, detected, arrays, parts, retracted = found
-        tracks = tuple(track_from_native(one) for one in parts)
+        index, time_s, size, detected, arrays, text, retracted = found
+        tracks = tuple(tracks_from_native(text))
         detections = Detections._from_native(arrays, size, self._classes)
         if self._tracked:
             detections = detections._with_tracks(tracks)

@@ -54,7 +54,7 @@ pub struct Summary {
 }
 
 /// The number of occurrences of a class in a data set.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ClassCount {
     /// The name of the class.
     pub name: String,
