@@ -11,17 +11,15 @@ from ._errors import InvalidArgument
 from ._results import Detections, Track, tracks_from_native
 
 
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are not None; the library has the defaults of the others."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def as_form(options: Mapping[str, Any]) -> str:
-    """Options as JSON for the library, which has the defaults of those that are None."""
+    """Options as JSON for the library, without those that are None."""
     # NumPy's numbers have an item that JSON knows.
-    return json.dumps(_given(options), default=lambda number: number.item())
-
-
-def _given(value: Any) -> Any:
-    if isinstance(value, dict):
-        options: dict[str, Any] = value
-        return {name: _given(option) for name, option in options.items() if option is not None}
-    return value
+    return json.dumps(given(options), default=lambda number: number.item())
 
 
 class Tracker:

@@ -24,7 +24,7 @@ from ._detector import ChannelOrder, Classes, DetectorKeywords, DetectorOptions,
 from ._errors import Cancelled, InvalidArgument
 from ._pictures import ImageLike, is_file, pixels
 from ._results import Detections, Track, rounded, tracks_from_native
-from ._tracker import Tracker, as_form
+from ._tracker import Tracker, as_form, given
 
 _PICTURES = frozenset(".png .jpg .jpeg .jpe .jfif .webp .bmp .dib .tif .tiff .pnm .ppm .pgm .pbm .pam .mpo .apng".split())
 _PICTURE_RATE = 30.0
@@ -186,7 +186,7 @@ class Video:
         self._tracked = memory or track is not False
         self._reader: _ocelli.VideoReader | None = None
         frames, rate, live = self._open(source, fps, InputOptions(stream, ffmpeg_options or {}, hwaccel))
-        tracker = track.options if isinstance(track, Tracker) else Tracker().options if track else None
+        tracker = given(track.options) if isinstance(track, Tracker) else {} if track else None
         self._native = _ocelli.Pipeline(
             DetectorOptions(model, **detector).native,
             [prompt._parts() for prompt in as_prompts(classes)],
