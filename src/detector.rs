@@ -29,18 +29,17 @@ use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::Result;
 
 pub use builder::DetectorBuilder;
-pub use decode::PromptDecoder;
+pub use decode::{DecodeRequest, PromptDecoder};
 #[cfg(test)]
 pub(crate) use encode::FakeGpu;
 pub use encode::{Backbone, ImagePreprocessor, Wanted};
-pub(crate) use features::Group;
 pub use features::ImageFeatures;
+pub(crate) use features::{ClickFeatures, Group};
 pub use screen::{ScreenCalibration, Screening};
-pub(crate) use segment::ClickFeatures;
 pub use segment::{ObjectMask, ObjectSegmenter};
 pub use stages::{ImageEncoder, Stages};
 pub use text::{EmbeddedPrompts, TextCacheFile, TextEmbedder};
-use tiled::encode_whole;
+use tiled::encode_part;
 pub use tiled::{SearchStages, TiledSearch};
 
 /// An open-vocabulary detector: a model, its engines and their buffers.
@@ -134,14 +133,8 @@ impl Detector {
             let stages = (&mut self.stages.encoder, &mut self.stages.decoder);
             return tiles.detect(stages, picture, prompts, &mut times);
         }
-        let side = self.stages.decoder.input().0;
-        encode_whole(
-            self.stages.encoder_alone(),
-            (side, Wanted::default()),
-            picture,
-            &mut self.features,
-            &mut times,
-        )?;
+        let how = (self.stages.decoder.input().0, Wanted::default());
+        encode_part(self.stages.encoder_alone(), how, picture, None, &mut self.features, &mut times)?;
         times.total = milliseconds_since(start);
         self.stages.detect(&self.features, prompts, times)
     }

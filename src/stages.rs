@@ -2,8 +2,8 @@
 //! are its parts.
 
 pub use crate::detector::{
-    Backbone, EmbeddedPrompts, ImageEncoder, ImageFeatures, ImagePreprocessor, ObjectSegmenter,
-    PromptDecoder, ScreenCalibration, Screening, SearchStages, Stages, TextCacheFile, TextEmbedder,
-    TiledSearch, Wanted,
+    Backbone, DecodeRequest, EmbeddedPrompts, ImageEncoder, ImageFeatures, ImagePreprocessor,
+    ObjectSegmenter, PromptDecoder, ScreenCalibration, Screening, SearchStages, Stages, TextCacheFile,
+    TextEmbedder, TiledSearch, Wanted,
 };
 pub use crate::timing::STAGE_TARGET;

@@ -14,7 +14,7 @@ use ocelli::{
     Detection, Detector, EngineKind, Image, Model, Prompts, StageTimes,
     engine::{EngineFactory, EngineOptions},
     mask::SemanticMap,
-    stages::{ImageFeatures, Stages, TextCacheFile, Wanted},
+    stages::{DecodeRequest, ImageFeatures, Stages, TextCacheFile, Wanted},
 };
 
 /// One run of an engine.
@@ -214,12 +214,12 @@ fn masks_can_be_left_out_of_single_images() {
     let mut all = Vec::new();
     // The buffers are the same, so that the features for masks of an earlier image could stay in them.
     for masks in [true, false, true] {
-        decoder.set_masks(masks);
         encoder
             .encode_into(&image, Wanted { masks, hidden: false }, &mut features, &mut times)
             .expect("it runs");
         assert_eq!(features.support_masks(), masks);
-        all.push(decoder.decode(&features, &prompts, &mut times).expect("it runs"));
+        let request = DecodeRequest { masks, ..(&prompts).into() };
+        all.push(decoder.decode(&features, request, &mut times).expect("it runs"));
     }
     let [first, without, last] = &all[..] else { panic!("three images") };
     assert!(!first.is_empty() && first.iter().all(|one| one.mask.is_some()) && first == last);

@@ -26,8 +26,7 @@ impl PromptDecoder {
         boxes: impl IntoIterator<Item = BoundingBox>,
         appearances: &mut Appearances,
     ) -> Result<()> {
-        self.copies.copy_for(None, features, &[COARSE])?;
-        let tensor = self.copies.readable_on(None, features, COARSE);
+        let [tensor] = self.copies.readable_on(None, features, [COARSE])?;
         let &[1, channels, rows, columns] = tensor.shape() else {
             let message = format!("fpn_2 has shape {:?}: expected [1, D, P, P]", tensor.shape());
             return Err(Error::execution(message));

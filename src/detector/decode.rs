@@ -7,9 +7,9 @@ use ocelli_export::contract::{file, tensor};
 
 use super::chunk_prompts::{ChunkPrompts, ChunkShape};
 use super::encode::Wanted;
-use super::engine_io::{HostCopies, fixed_size, move_to};
+use super::engine_io::{fixed_size, move_to};
 use super::exemplars::ExemplarEncoder;
-use super::features::{IMAGE_PROMPT, ImageFeatures};
+use super::features::{COARSE, HostCopies, IMAGE_PROMPT, ImageFeatures};
 use super::masks::{MaskHead, MaskInputs, MaskOutputs};
 use super::screen::Screen;
 use super::text::EmbeddedPrompts;
@@ -33,8 +33,6 @@ pub struct PromptDecoder {
     encoder_decoder: Option<EncoderDecoder>,
     exemplar_encoder: Option<ExemplarEncoder>,
     mask_head: Option<MaskHead>,
-    /// The mask head while it is [switched off](Self::set_masks), and what it computes.
-    paused: Option<(MaskOutputs, Option<MaskHead>)>,
     /// The threshold of the first pass, if there is one.
     screen_threshold: Option<f32>,
     screen: Option<Screen>,
@@ -42,6 +40,30 @@ pub struct PromptDecoder {
     post: PostProcessor,
     candidates: Vec<Candidate>,
     cancellation: Cancellation,
+}
+
+/// What is searched for in an image. Prompts alone ask for all of their classes, and for masks.
+#[derive(Clone, Copy, Debug)]
+pub struct DecodeRequest<'r> {
+    /// The classes.
+    pub prompts: &'r EmbeddedPrompts,
+    /// Ascending ids into `prompts`: only these classes are searched for, without screening. Class ids stay those of `prompts`.
+    pub classes: Option<&'r [usize]>,
+    /// Masks and semantic maps, of a detector that was built with them.
+    pub masks: bool,
+}
+
+impl<'r> From<&'r EmbeddedPrompts> for DecodeRequest<'r> {
+    fn from(prompts: &'r EmbeddedPrompts) -> Self {
+        Self { prompts, classes: None, masks: true }
+    }
+}
+
+impl DecodeRequest<'_> {
+    /// The features that it needs.
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted { masks: self.masks, hidden: false }
+    }
 }
 
 /// A detection with the mask head's own logits.
@@ -92,7 +114,6 @@ impl PromptDecoder {
             encoder_decoder: None,
             exemplar_encoder: None,
             mask_head: None,
-            paused: None,
             screen_threshold,
             screen: None,
             copies: HostCopies::default(),
@@ -108,11 +129,16 @@ impl PromptDecoder {
     /// # Errors
     /// As [`EngineFactory::load`].
     pub fn load(&mut self) -> Result<()> {
+        self.load_for(true)
+    }
+
+    /// As [`load`](Self::load), without the mask head unless `masks` are wanted.
+    fn load_for(&mut self, masks: bool) -> Result<()> {
         let is_new = self.encoder_decoder.is_none();
         if is_new {
             self.encoder_decoder = Some(EncoderDecoder::load(&self.model, &self.factory)?);
         }
-        if self.mask_outputs.any() && self.mask_head.is_none() {
+        if masks && self.mask_outputs.any() && self.mask_head.is_none() {
             self.mask_head = Some(MaskHead::load(&self.model, &self.factory, self.mask_outputs)?);
         }
         if self.screen_threshold.is_some() && self.screen.is_none() {
@@ -128,9 +154,6 @@ impl PromptDecoder {
     pub fn unload(&mut self) {
         let was_loaded = self.encoder_decoder.is_some();
         (self.encoder_decoder, self.exemplar_encoder, self.mask_head) = (None, None, None);
-        if let Some((_, head)) = &mut self.paused {
-            *head = None;
-        }
         self.screen = None;
         self.copies = HostCopies::default();
         if was_loaded {
@@ -166,37 +189,20 @@ impl PromptDecoder {
         self.cancellation = cancellation;
     }
 
-    /// The features that it decodes.
-    pub(super) fn wanted(&self) -> Wanted {
-        Wanted { masks: self.mask_outputs.any(), hidden: false }
-    }
-
-    /// Turns masks on or off for the next images. It makes no difference to a detector that was built without them.
-    pub fn set_masks(&mut self, masks: bool) {
-        match (masks, self.paused.take()) {
-            (true, Some((outputs, head))) => (self.mask_outputs, self.mask_head) = (outputs, head),
-            (false, None) if self.mask_outputs.any() => {
-                self.paused = Some((self.mask_outputs, self.mask_head.take()));
-                self.mask_outputs = MaskOutputs { masks: false, semantic_maps: false };
-            }
-            (_, paused) => self.paused = paused,
-        }
-    }
-
     /// Returns the detections, the highest score first, and adds the times of the stages to `times`.
     ///
     /// # Errors
     /// [`Execution`](ocelli_error::ErrorKind::Execution) if a graph fails or returns values that are not finite,
     /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for
     /// an exemplar outside the image.
-    pub fn decode(
+    pub fn decode<'r>(
         &mut self,
         features: &ImageFeatures,
-        prompts: &EmbeddedPrompts,
+        request: impl Into<DecodeRequest<'r>>,
         times: &mut StageTimes,
     ) -> Result<Vec<Detection>> {
         let mut detections = Vec::new();
-        self.decode_into(features, prompts, None, times, &mut detections)?;
+        self.decode_into(features, request.into(), times, &mut detections)?;
         Ok(detections)
     }
 
@@ -211,24 +217,14 @@ impl PromptDecoder {
         Err(Error::mismatch("a tracker follows masks: build the detector with masks"))
     }
 
-    /// As [`decode_into`](Self::decode_into), with masks as the mask head returns them, by class and query.
+    /// As [`decode`](Self::decode), with masks as the mask head returns them.
     pub(crate) fn decode_logits(
         &mut self,
         features: &ImageFeatures,
-        prompts: &EmbeddedPrompts,
-        classes: Option<&[usize]>,
+        request: DecodeRequest<'_>,
         times: &mut StageTimes,
     ) -> Result<Vec<MaskLogits>> {
-        self.load()?;
-        let keep_logits = |decoder: &mut Self, keep| {
-            if let Some(head) = &mut decoder.mask_head {
-                head.keeps_logits = keep;
-            }
-        };
-        keep_logits(self, true);
-        let decoded = self.decode_into(features, prompts, classes, times, &mut Vec::new());
-        keep_logits(self, false);
-        decoded?;
+        self.search(features, request, true, times)?;
         let logits = self.mask_head.as_mut().map(|head| std::mem::take(&mut head.logits));
         let scores: BTreeMap<(usize, usize), f32> =
             self.candidates.iter().map(|found| ((found.class_id, found.query), found.score)).collect();
@@ -287,8 +283,7 @@ impl PromptDecoder {
         Ok(Some(passed.map(|(class, _)| class).collect()))
     }
 
-    /// As [`decode`](Self::decode), into a list that is cleared first. With `classes`, ascending ids into `prompts`, only
-    /// these classes are searched for, without screening; class ids stay those of `prompts`.
+    /// As [`decode`](Self::decode), into a list that is cleared first.
     ///
     /// # Errors
     /// As [`decode`](Self::decode), and [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a class that
@@ -296,13 +291,31 @@ impl PromptDecoder {
     pub fn decode_into(
         &mut self,
         features: &ImageFeatures,
-        prompts: &EmbeddedPrompts,
-        classes: Option<&[usize]>,
+        request: DecodeRequest<'_>,
         times: &mut StageTimes,
         detections: &mut Vec<Detection>,
     ) -> Result<()> {
-        self.load()?;
         detections.clear();
+        self.search(features, request, false, times)?;
+        detections.extend(self.candidates.iter().map(|candidate| {
+            let label = request.prompts.classes[candidate.class_id].prompt.label().clone();
+            let key = (candidate.class_id, candidate.query);
+            let mask = self.mask_head.as_mut().and_then(|head| head.masks.remove(&key));
+            Detection { mask, ..Detection::from_candidate(candidate, label) }
+        }));
+        Ok(())
+    }
+
+    /// Finds the candidates, and their masks or, with `keeps_logits`, the logits of these.
+    fn search(
+        &mut self,
+        features: &ImageFeatures,
+        request: DecodeRequest<'_>,
+        keeps_logits: bool,
+        times: &mut StageTimes,
+    ) -> Result<()> {
+        let DecodeRequest { prompts, classes, masks } = request;
+        self.load_for(masks)?;
         let known = prompts.classes.len();
         if let Some(class) = classes.and_then(|classes| classes.iter().find(|&&class| class >= known)) {
             return Err(Error::invalid_argument(format!("class {class}: expected a class id below {known}")));
@@ -313,7 +326,7 @@ impl PromptDecoder {
         };
         let classes = classes.or(screened.as_deref());
         let (start, masks_before) = (Instant::now(), times.masks);
-        self.begin_image(features);
+        self.begin_image(features, keeps_logits);
         // Classes of one chunk have the same number of exemplars, so that no prompt is padded.
         let mut by_exemplars: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         let is_planned = |class: &usize| classes.is_none_or(|classes| classes.contains(class));
@@ -329,8 +342,8 @@ impl PromptDecoder {
                 tracing::debug!(target: STAGE_TARGET, "class {next} of {all}");
                 next += chunk.len();
                 let before = self.post.pending().len();
-                self.decode_chunk(features, prompts, chunk, exemplars)?;
-                let Some(head) = &mut self.mask_head else { continue };
+                self.decode_chunk(features, request, chunk, exemplars)?;
+                let Some(head) = self.mask_head.as_mut().filter(|_| masks) else { continue };
                 // The mask head's inputs are large: they are kept for later chunks only if these decide what is found.
                 if self.post.is_final() {
                     let candidates = &self.post.pending()[before..];
@@ -341,16 +354,10 @@ impl PromptDecoder {
             }
         }
         self.post.finish_into(&mut self.candidates);
-        if let Some(head) = &mut self.mask_head {
+        if let Some(head) = self.mask_head.as_mut().filter(|_| masks) {
             head.run(features, prompts, &self.candidates, (&mut self.copies, &self.cancellation), times)?;
             head.semantic_maps.sort_by_key(|map| map.class_id);
         }
-        detections.extend(self.candidates.iter().map(|candidate| {
-            let label = prompts.classes[candidate.class_id].prompt.label().clone();
-            let key = (candidate.class_id, candidate.query);
-            let mask = self.mask_head.as_mut().and_then(|head| head.masks.remove(&key));
-            Detection { mask, ..Detection::from_candidate(candidate, label) }
-        }));
         times.decode += milliseconds_since(start) - (times.masks - masks_before);
         let decoder = self.encoder_decoder.as_mut().expect("loaded above");
         if !std::mem::replace(&mut decoder.has_run, true) {
@@ -375,7 +382,7 @@ impl PromptDecoder {
         features: &ImageFeatures,
         prompts: &EmbeddedPrompts,
     ) -> Result<EmbeddedPrompts> {
-        self.begin_image(features);
+        self.begin_image(features, false);
         let mut kept = prompts.clone();
         for class in kept.classes.iter_mut().filter(|class| !class.prompt.exemplars().is_empty()) {
             let encoder = loaded(&mut self.exemplar_encoder, &self.model, &self.factory)?;
@@ -386,7 +393,7 @@ impl PromptDecoder {
     }
 
     /// Clears what belongs to the last image.
-    fn begin_image(&mut self, features: &ImageFeatures) {
+    fn begin_image(&mut self, features: &ImageFeatures, keeps_logits: bool) {
         let (width, height) = features.size;
         self.post.begin(width, height);
         self.copies.begin();
@@ -394,7 +401,7 @@ impl PromptDecoder {
             decoder.prompts.begin();
         }
         if let Some(head) = &mut self.mask_head {
-            head.begin();
+            head.begin(keeps_logits);
         }
     }
 
@@ -403,10 +410,11 @@ impl PromptDecoder {
     fn decode_chunk(
         &mut self,
         features: &ImageFeatures,
-        prompts: &EmbeddedPrompts,
+        request: DecodeRequest<'_>,
         chunk: &[usize],
         exemplars: usize,
     ) -> Result<()> {
+        let mut head = self.mask_head.as_mut().filter(|_| request.masks);
         let decoder = self.encoder_decoder.as_mut().expect("the caller has loaded it");
         let EncoderDecoder { engine, prompts: chunk_prompts, logits, boxes, presence, mask_inputs, .. } =
             decoder;
@@ -414,7 +422,7 @@ impl PromptDecoder {
         let device = engine.device();
         let device = device.as_ref();
         let shape = ChunkShape::new(self.model.manifest(), &**engine, chunk.len(), exemplars)?;
-        let classes: Vec<_> = chunk.iter().map(|&class| &prompts.classes[class]).collect();
+        let classes: Vec<_> = chunk.iter().map(|&class| &request.prompts.classes[class]).collect();
         let (prompt_features, prompt_mask) = chunk_prompts.prepare(shape, &classes)?;
         let (appended_at, appended_len) = (|row| shape.appended_at(row), shape.appended_len());
         for (row, class) in classes.iter().enumerate() {
@@ -422,8 +430,7 @@ impl PromptDecoder {
                 continue;
             }
             let appended = if class.prompt.exemplars().is_empty() {
-                copies.copy_for(device, features, &[IMAGE_PROMPT])?;
-                copies.readable_on(device, features, IMAGE_PROMPT)
+                copies.readable_on(device, features, [IMAGE_PROMPT])?[0]
             } else {
                 let encoder = loaded(&mut self.exemplar_encoder, &self.model, &self.factory)?;
                 encoder.run(features, &class.prompt, copies, device)?
@@ -436,17 +443,17 @@ impl PromptDecoder {
             (tensor::BOXES, &mut *boxes),
             (tensor::PRESENCE, &mut *presence),
         ];
-        if let Some(head) = &self.mask_head {
+        if let Some(head) = &head {
             let shared = device.filter(|_| head.engine.device().as_ref() == device);
             move_to(&mut mask_inputs.queries, shared);
             move_to(&mut mask_inputs.encoded, shared);
             outputs.push((tensor::QUERIES, &mut mask_inputs.queries));
             outputs.push((tensor::ENCODED, &mut mask_inputs.encoded));
         }
-        copies.copy_for(device, features, &[2])?;
+        let [coarse] = copies.readable_on(device, features, [COARSE])?;
         engine.run(
             &[
-                (tensor::FPN[2], copies.readable_on(device, features, 2)),
+                (tensor::FPN[2], coarse),
                 (tensor::PROMPT_FEATURES, prompt_features),
                 (tensor::PROMPT_MASK, prompt_mask),
             ],
@@ -463,7 +470,7 @@ impl PromptDecoder {
                 boxes: &boxes[row * queries * 4..][..queries * 4],
                 presence: presence[row],
             })?;
-            if let Some(head) = &mut self.mask_head
+            if let Some(head) = &mut head
                 && self.post.pending().iter().rev().any(|candidate| candidate.class_id == class)
             {
                 head.keep(class, row, (prompt_features, prompt_mask), mask_inputs)?;

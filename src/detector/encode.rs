@@ -138,8 +138,8 @@ impl ImagePreprocessor {
 /// The features of an image that are wanted beside those for detections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Those that [masks](super::PromptDecoder::set_masks) are computed from, which a detector has that was built with masks; by
-    /// default they are wanted.
+    /// Those that [masks](super::DecodeRequest::masks) are computed from, which a detector has that was built with masks; by default
+    /// they are wanted.
     pub masks: bool,
     /// Those that an [`ObjectSegmenter`](super::ObjectSegmenter) and a tracker need, which only a model with a tracker has; by
     /// default they are not wanted.

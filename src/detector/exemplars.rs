@@ -3,8 +3,8 @@
 use ocelli_engines::{Device, Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
 
-use super::engine_io::{HostCopies, move_to};
-use super::features::ImageFeatures;
+use super::engine_io::move_to;
+use super::features::{COARSE, HostCopies, ImageFeatures};
 use crate::engine::EngineFactory;
 use crate::model::Model;
 use crate::prompt::Prompt;
@@ -67,13 +67,9 @@ impl ExemplarEncoder {
         let own = self.engine.device();
         let own = own.as_ref();
         move_to(&mut self.features, device.filter(|_| own == device));
-        copies.copy_for(own, image, &[2])?;
+        let [coarse] = copies.readable_on(own, image, [COARSE])?;
         self.engine.run(
-            &[
-                (tensor::FPN[2], copies.readable_on(own, image, 2)),
-                (tensor::BOXES, &self.boxes),
-                (tensor::BOX_LABELS, &self.labels),
-            ],
+            &[(tensor::FPN[2], coarse), (tensor::BOXES, &self.boxes), (tensor::BOX_LABELS, &self.labels)],
             &mut [(tensor::EXEMPLAR_FEATURES, &mut self.features)],
         )?;
         Ok(&self.features)

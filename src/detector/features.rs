@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::sync::OnceLock;
 
-use ocelli_engines::Tensor;
+use ocelli_engines::{Device, Engine, Tensor};
 use ocelli_export::contract::{Manifest, tensor};
 
-use super::engine_io::readable_on;
-use super::segment::ClickFeatures;
+use super::engine_io::{is_readable_on, move_to, readable_on};
+use ocelli_error::Result;
 
 /// The index of `image_prompt` among the [features](ImageFeatures).
 pub(super) const IMAGE_PROMPT: usize = 3;
@@ -143,6 +143,81 @@ impl ImageFeatures {
             }
         }
         Ok(())
+    }
+}
+
+/// A picture's features for clicks, on the device that the engines share, if they do.
+#[derive(Debug, Default)]
+pub(crate) struct ClickFeatures {
+    pub(crate) high_res: [Tensor; 2],
+    /// Empty if the graph has none.
+    pub(crate) pixel: Tensor,
+}
+
+impl ClickFeatures {
+    /// Computes them, and `others`, from the backbone's last features.
+    pub(crate) fn run(
+        &mut self,
+        graph: &mut Box<dyn Engine>,
+        device: Option<&Device>,
+        hidden: &Tensor,
+        others: Vec<(&'static str, &mut Tensor)>,
+    ) -> Result<()> {
+        let mut outputs = others;
+        if graph.spec().output(tensor::PIXEL).is_some() {
+            outputs.push((tensor::PIXEL, &mut self.pixel));
+        }
+        outputs.extend(tensor::HIGH_RES.into_iter().zip(&mut self.high_res));
+        outputs.iter_mut().for_each(|(_, tensor)| move_to(tensor, device));
+        let hidden = readable_on(graph.device().as_ref(), Cow::Borrowed(hidden))?;
+        graph.run(&[(tensor::HIDDEN, &hidden)], &mut outputs)
+    }
+
+    fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.high_res.iter().chain([&self.pixel])
+    }
+}
+
+/// Copies of one image's features in host memory, for engines that cannot read the device that the features are on. The
+/// buffers are reused for the next image.
+#[derive(Default)]
+pub(super) struct HostCopies {
+    tensors: [Tensor; 4],
+    /// Set for those that have been copied for this image.
+    is_copied: [bool; 4],
+    is_logged: bool,
+}
+
+impl HostCopies {
+    /// Starts the next image.
+    pub(super) fn begin(&mut self) {
+        self.is_copied = [false; 4];
+    }
+
+    /// The features with these indices that an engine on `device` can read, and copies of the others, made once an image.
+    pub(super) fn readable_on<'t, const N: usize>(
+        &'t mut self,
+        device: Option<&Device>,
+        features: &'t ImageFeatures,
+        indices: [usize; N],
+    ) -> Result<[&'t Tensor; N]> {
+        for index in indices {
+            let tensor = &features.tensors[index];
+            let unreadable = tensor.device().filter(|_| !is_readable_on(tensor, device));
+            let Some(source) = unreadable.filter(|_| !self.is_copied[index]) else { continue };
+            if !std::mem::replace(&mut self.is_logged, true) {
+                let target = device.map_or("the CPU", Device::name);
+                tracing::info!(
+                    "one engine runs on {}, the next on {target}: features are copied through host memory",
+                    source.name()
+                );
+            }
+            tensor.copy_to_host_into(&mut self.tensors[index])?;
+            self.is_copied[index] = true;
+        }
+        let copies = &self.tensors;
+        let whole = |index: usize| is_readable_on(&features.tensors[index], device);
+        Ok(indices.map(|index| if whole(index) { &features.tensors[index] } else { &copies[index] }))
     }
 }
 

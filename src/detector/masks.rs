@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use ocelli_engines::{ElementType, Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
 
-use super::engine_io::{HostCopies, fixed_size, move_to, readable_on};
-use super::features::ImageFeatures;
+use super::engine_io::{fixed_size, move_to, readable_on};
+use super::features::{HostCopies, ImageFeatures};
 use super::text::EmbeddedPrompts;
 use crate::cancellation::Cancellation;
 use crate::engine::EngineFactory;
@@ -61,7 +61,7 @@ pub(super) struct MaskHead {
     semantic_logits: Tensor,
     resampler: MaskResampler,
     /// Keeps logits as they are, in place of masks of the image's size.
-    pub(super) keeps_logits: bool,
+    keeps_logits: bool,
     /// By class and query.
     pub(super) logits: BTreeMap<(usize, usize), Vec<f32>>,
     /// By class and query.
@@ -90,7 +90,8 @@ impl MaskHead {
     }
 
     /// Starts the next image.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self, keeps_logits: bool) {
+        self.keeps_logits = keeps_logits;
         self.classes.clear();
         self.masks.clear();
         self.logits.clear();
@@ -156,7 +157,7 @@ impl MaskHead {
         let device = self.engine.device();
         let device = device.as_ref();
         let (width, side) = (self.width, self.side);
-        copies.copy_for(device, image, &[0, 1])?;
+        let [fine, middle] = copies.readable_on(device, image, [0, 1])?;
         // A fixed number of queries is reached by repeating the last one.
         let fixed = fixed_size(&*self.engine, tensor::QUERIES, 1);
         let rows = fixed.unwrap_or(kept.len());
@@ -178,8 +179,8 @@ impl MaskHead {
             }
             self.engine.run(
                 &[
-                    (tensor::FPN[0], copies.readable_on(device, image, 0)),
-                    (tensor::FPN[1], copies.readable_on(device, image, 1)),
+                    (tensor::FPN[0], fine),
+                    (tensor::FPN[1], middle),
                     (tensor::ENCODED, &inputs.encoded),
                     (tensor::PROMPT_FEATURES, &inputs.prompt_features),
                     (tensor::PROMPT_MASK, &inputs.prompt_mask),

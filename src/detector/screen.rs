@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::chunk_prompts::{ChunkPrompts, ChunkShape};
-use super::engine_io::{HostCopies, fixed_size};
-use super::features::{IMAGE_PROMPT, ImageFeatures};
+use super::engine_io::fixed_size;
+use super::features::{COARSE, HostCopies, IMAGE_PROMPT, ImageFeatures};
 use super::text::EmbeddedPrompts;
 use crate::atomic_file::write_atomically;
 use crate::cache::{cache_folder, create_folder, short_hex};
@@ -211,15 +211,13 @@ impl Screen {
         let device = engine.device();
         let device = device.as_ref();
         let at_once = fixed_size(&**engine, tensor::PROMPT_MASK, 0).unwrap_or(CHUNKS_AT_ONCE * class_chunk);
-        copies.copy_for(device, features, &[2])?;
         let mut scores = Vec::with_capacity(classes.len());
         for chunk in classes.chunks(at_once) {
             let shape = ChunkShape::new(model.manifest(), &**engine, chunk.len(), 0)?;
             let chunk: Vec<_> = chunk.iter().map(|&class| &prompts.classes[class]).collect();
             let (prompt_features, prompt_mask) = chunk_prompts.prepare(shape, &chunk)?;
             if shape.appended_len() > 0 {
-                copies.copy_for(device, features, &[IMAGE_PROMPT])?;
-                let appended = copies.readable_on(device, features, IMAGE_PROMPT);
+                let [appended] = copies.readable_on(device, features, [IMAGE_PROMPT])?;
                 for row in 0..chunk.len() {
                     prompt_features.copy_elements(
                         shape.appended_at(row),
@@ -229,9 +227,10 @@ impl Screen {
                     )?;
                 }
             }
+            let [coarse] = copies.readable_on(device, features, [COARSE])?;
             engine.run(
                 &[
-                    (tensor::FPN[2], copies.readable_on(device, features, 2)),
+                    (tensor::FPN[2], coarse),
                     (tensor::PROMPT_FEATURES, prompt_features),
                     (tensor::PROMPT_MASK, prompt_mask),
                 ],

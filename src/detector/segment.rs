@@ -1,6 +1,5 @@
 //! Clicks on a picture to masks: SAM's promptable segmentation, in the graphs of a model's tracker.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,8 +7,7 @@ use ocelli_engines::{Device, Engine, Tensor};
 use ocelli_export::contract::{file, tensor};
 use ocelli_tracking::masklets::LogitMask;
 
-use super::engine_io::{move_to, readable_on};
-use super::features::ImageFeatures;
+use super::features::{ClickFeatures, ImageFeatures};
 use crate::detection::Detection;
 use crate::engine::EngineFactory;
 use crate::mask::{Mask, MaskResampler};
@@ -43,38 +41,6 @@ impl ObjectMask {
     pub fn to_detection(&self, class_id: usize, label: Arc<str>) -> Option<Detection> {
         let bbox = self.mask.bounding_box()?;
         Some(Detection { class_id, label, score: self.predicted_iou, bbox, mask: Some(self.mask.clone()) })
-    }
-}
-
-/// A picture's features for clicks, on the device that the engines share, if they do.
-#[derive(Debug, Default)]
-pub(crate) struct ClickFeatures {
-    pub(crate) high_res: [Tensor; 2],
-    /// Empty if the graph has none.
-    pub(crate) pixel: Tensor,
-}
-
-impl ClickFeatures {
-    /// Computes them, and `others`, from the backbone's last features.
-    pub(crate) fn run(
-        &mut self,
-        graph: &mut Box<dyn Engine>,
-        device: Option<&Device>,
-        hidden: &Tensor,
-        others: Vec<(&'static str, &mut Tensor)>,
-    ) -> Result<()> {
-        let mut outputs = others;
-        if graph.spec().output(tensor::PIXEL).is_some() {
-            outputs.push((tensor::PIXEL, &mut self.pixel));
-        }
-        outputs.extend(tensor::HIGH_RES.into_iter().zip(&mut self.high_res));
-        outputs.iter_mut().for_each(|(_, tensor)| move_to(tensor, device));
-        let hidden = readable_on(graph.device().as_ref(), Cow::Borrowed(hidden))?;
-        graph.run(&[(tensor::HIDDEN, &hidden)], &mut outputs)
-    }
-
-    pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        self.high_res.iter().chain([&self.pixel])
     }
 }
 

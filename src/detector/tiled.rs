@@ -3,7 +3,7 @@
 use ocelli_error::Result;
 
 use super::Detections;
-use super::decode::PromptDecoder;
+use super::decode::{DecodeRequest, PromptDecoder};
 use super::encode::Wanted;
 use super::features::ImageFeatures;
 use super::stages::ImageEncoder;
@@ -44,26 +44,35 @@ impl TiledSearch {
     ///
     /// # Errors
     /// As [`PromptDecoder::decode`], and those of the picture.
-    pub fn detect(
+    pub fn detect<'r>(
         &mut self,
         stages: SearchStages<'_>,
         picture: &mut dyn Regions,
-        prompts: &EmbeddedPrompts,
+        request: impl Into<DecodeRequest<'r>>,
         times: &mut StageTimes,
     ) -> Result<Detections> {
         let (start, before) = (Instant::now(), times.total);
-        let (encoder, decoder) = stages;
-        let (side, patch) = decoder.input();
-        let size = picture.size();
-        encode_whole(encoder, (side, decoder.wanted()), picture, &mut self.features, times)?;
-        let items = decoder.decode(&self.features, prompts, times)?;
-        let whole = Detections { items, semantic: decoder.take_semantic_maps(), times: *times };
+        let mut found = self.search(stages, picture, request.into(), times)?;
+        times.total = before + milliseconds_since(start);
+        found.times = *times;
+        Ok(found)
+    }
+
+    fn search(
+        &mut self,
+        (encoder, decoder): SearchStages<'_>,
+        picture: &mut dyn Regions,
+        request: DecodeRequest<'_>,
+        times: &mut StageTimes,
+    ) -> Result<Detections> {
+        let ((side, patch), size) = (decoder.input(), picture.size());
+        let whole = self.search_part((encoder, decoder), picture, None, request, times)?;
         let levels = match self.tiling.size {
             _ if size.0.max(size.1) as usize <= side => Vec::new(),
             TileSize::Pixels { width, height } => self.tiling.levels(size, (width, height))?,
             TileSize::Auto => {
                 let stages = (&mut *encoder, &mut *decoder);
-                let mut sizes = self.first_pass(stages, picture, (prompts, &whole.items), times)?;
+                let mut sizes = self.first_pass(stages, picture, (request, &whole.items), times)?;
                 let mut tile = size_for(&mut sizes, side, patch);
                 loop {
                     match self.tiling.levels(size, (tile, tile)) {
@@ -73,37 +82,35 @@ impl TiledSearch {
                 }
             }
         };
-        let done = |mut found: Detections, times: &mut StageTimes| {
-            times.total = before + milliseconds_since(start);
-            found.times = *times;
-            found
-        };
         if levels.is_empty() {
-            return Ok(done(whole, times));
+            return Ok(whole);
         }
         let mut merge = Merge::default();
         add(&mut merge, whole, Region::whole(size), size)?;
-        let prompts = self.keep_exemplars((encoder, decoder), picture, prompts, &levels, times)?;
+        let prompts = &self.keep_exemplars((encoder, decoder), picture, request, &levels, times)?;
         for tile in levels.into_iter().flatten() {
-            let found = self.search_tile((encoder, decoder), picture, tile, &prompts, times)?;
+            let request = DecodeRequest { prompts, ..request };
+            let found = self.search_part((encoder, decoder), picture, Some(tile), request, times)?;
             add(&mut merge, found, tile, size)?;
         }
         let (items, semantic) = merge.finish(decoder.post_processing())?;
-        Ok(done(Detections { items, semantic, times: *times }, times))
+        Ok(Detections { items, semantic, ..Detections::default() })
     }
 
-    fn search_tile(
+    /// Detects in a tile, or in the whole picture.
+    fn search_part(
         &mut self,
         (encoder, decoder): SearchStages<'_>,
         picture: &mut dyn Regions,
-        tile: Region,
-        prompts: &EmbeddedPrompts,
+        tile: Option<Region>,
+        request: DecodeRequest<'_>,
         times: &mut StageTimes,
     ) -> Result<Detections> {
-        encoder.encode_into(picture.region(tile)?, decoder.wanted(), &mut self.features, times)?;
-        let items = decoder.decode(&self.features, prompts, times)?;
+        let how = (decoder.input().0, request.wanted());
+        encode_part(encoder, how, picture, tile, &mut self.features, times)?;
+        let items = decoder.decode(&self.features, request, times)?;
         let semantic = decoder.take_semantic_maps();
-        Ok(Detections { items, semantic, times: StageTimes::default() })
+        Ok(Detections { items, semantic, ..Detections::default() })
     }
 
     /// The sizes of the objects in the whole picture and in the busiest tile of each quarter, which has as many pixels as the
@@ -112,21 +119,22 @@ impl TiledSearch {
         &mut self,
         (encoder, decoder): SearchStages<'_>,
         picture: &mut dyn Regions,
-        (prompts, whole): (&EmbeddedPrompts, &[crate::Detection]),
+        (request, whole): (DecodeRequest<'_>, &[crate::Detection]),
         times: &mut StageTimes,
     ) -> Result<Vec<f32>> {
         let (side, size) = (decoder.input().0, picture.size());
         let tiles = self.tiling.grid(size, (side as u32, side as u32));
         let probes = busiest(&tiles, &picture.whole(side as u32)?, size);
-        let exemplars = prompts.classes.iter().filter(|class| class.kept_exemplars.is_none());
+        let exemplars = request.prompts.classes.iter().filter(|class| class.kept_exemplars.is_none());
         let exemplars = exemplars.flat_map(|class| class.prompt.exemplars()).filter(|one| one.wanted);
         let boxes = exemplars.map(|one| one.bbox).chain(whole.iter().map(|found| found.bbox));
         let mut sizes: Vec<f32> = boxes.map(|bbox| bbox.area().sqrt()).collect();
         let levels = [probes];
-        let prompts = self.keep_exemplars((encoder, decoder), picture, prompts, &levels, times)?;
+        let prompts = &self.keep_exemplars((encoder, decoder), picture, request, &levels, times)?;
         let [probes] = levels;
         for tile in probes {
-            let found = self.search_tile((encoder, decoder), picture, tile, &prompts, times)?;
+            let request = DecodeRequest { prompts, ..request };
+            let found = self.search_part((encoder, decoder), picture, Some(tile), request, times)?;
             for detection in found.items {
                 let detection = crate::Detection { mask: None, ..detection };
                 sizes.extend(TileDetection::new(detection, tile, size)?.complete_size());
@@ -141,10 +149,11 @@ impl TiledSearch {
         &mut self,
         (encoder, decoder): SearchStages<'_>,
         picture: &mut dyn Regions,
-        prompts: &EmbeddedPrompts,
+        request: DecodeRequest<'_>,
         levels: &[Vec<Region>],
         times: &mut StageTimes,
     ) -> Result<EmbeddedPrompts> {
+        let prompts = request.prompts;
         let mut kept = prompts.clone();
         let mut places: Vec<(Option<Region>, usize)> = Vec::new();
         for (class, embedded) in prompts.classes.iter().enumerate() {
@@ -157,20 +166,8 @@ impl TiledSearch {
         for group in places.chunk_by(|a, b| a.0 == b.0) {
             let place = group[0].0;
             let offset = place.map_or((0.0, 0.0), |tile| (tile.x as f32, tile.y as f32));
-            match place {
-                Some(tile) => {
-                    encoder.encode_into(
-                        picture.region(tile)?,
-                        decoder.wanted(),
-                        &mut self.features,
-                        times,
-                    )?;
-                }
-                None => {
-                    let how = (decoder.input().0, decoder.wanted());
-                    encode_whole(encoder, how, picture, &mut self.features, times)?;
-                }
-            }
+            let how = (decoder.input().0, request.wanted());
+            encode_part(encoder, how, picture, place, &mut self.features, times)?;
             let shifted = group.iter().map(|&(_, class)| {
                 let mut embedded = prompts.classes[class].clone();
                 embedded.prompt = shifted(&embedded.prompt, offset);
@@ -186,16 +183,20 @@ impl TiledSearch {
     }
 }
 
-/// Computes the features of the whole picture.
-pub(super) fn encode_whole(
+/// Computes the features of a tile, or of the whole picture.
+pub(super) fn encode_part(
     encoder: &mut ImageEncoder,
     (side, wanted): (usize, Wanted),
     picture: &mut dyn Regions,
+    tile: Option<Region>,
     features: &mut ImageFeatures,
     times: &mut StageTimes,
 ) -> Result<()> {
-    let size = picture.size();
-    encoder.encode_view_into(picture.whole(side as u32)?, size, wanted, features, times)
+    let (size, view) = match tile {
+        Some(tile) => (tile.size(), picture.region(tile)?),
+        None => (picture.size(), picture.whole(side as u32)?),
+    };
+    encoder.encode_view_into(view, size, wanted, features, times)
 }
 
 /// The tile of the lowest level that has all exemplars of a prompt, of several the one around whose middle they are.

@@ -4,7 +4,7 @@ use ocelli_engines::Tensor;
 use ocelli_tracking::masklets::{DetectedMask, LogitMask, MaskletOptions};
 
 use super::graphs::Sizes;
-use crate::detector::{Detector, EmbeddedPrompts, ImageFeatures, PromptDecoder};
+use crate::detector::{DecodeRequest, Detector, ImageFeatures, PromptDecoder};
 use crate::postprocess::PostProcessOptions;
 use crate::timing::StageTimes;
 use ocelli_error::{Error, ErrorKind, Result};
@@ -24,21 +24,20 @@ impl MaskFrame {
         Self { hidden, detections: detections.into_iter().map(Some).collect() }
     }
 
-    /// Takes over the features, with what is found in them of the prompts, or of some `classes` of them. `side` is that of the masks.
+    /// Takes over the features, with what is found in them. `side` is that of the masks.
     #[doc(hidden)]
     pub fn detect(
         &mut self,
         features: &mut ImageFeatures,
         decoder: &mut PromptDecoder,
-        prompts: Option<&EmbeddedPrompts>,
-        classes: Option<&[usize]>,
+        request: Option<DecodeRequest<'_>>,
         side: usize,
         times: &mut StageTimes,
     ) -> Result<()> {
         self.detections.clear();
-        if let Some(prompts) = prompts {
-            self.detections.resize(prompts.len(), Some(Vec::new()));
-            for found in decoder.decode_logits(features, prompts, classes, times)? {
+        if let Some(request) = request {
+            self.detections.resize(request.prompts.len(), Some(Vec::new()));
+            for found in decoder.decode_logits(features, request, times)? {
                 let mask = LogitMask::new(side, side, found.logits)?;
                 let detections = self.detections[found.class_id].get_or_insert_default();
                 detections.push(DetectedMask { score: found.score, mask });

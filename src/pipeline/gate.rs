@@ -1,12 +1,8 @@
 //! Limits how many frames are between the first stage and the last.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
 
 use crate::threads::locked;
-
-/// The limit is measured: it changes without a frame that leaves, so it is looked at this often.
-const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Counts the frames that have entered and not left.
 pub(super) struct Gate {
@@ -22,7 +18,8 @@ impl Gate {
         Arc::new(Self { inside: Mutex::new(0), left: Condvar::new() })
     }
 
-    /// Waits until fewer than `limit` frames are inside; `None` once `keep_waiting` is false.
+    /// Waits until fewer than `limit` frames are inside; `None` once `keep_waiting` is false. Both are looked at again when a
+    /// frame leaves, and when a thread [wakes](Self::wake) those that wait.
     pub(super) fn enter(
         self: &Arc<Self>,
         limit: impl Fn() -> usize,
@@ -33,7 +30,7 @@ impl Gate {
             if !keep_waiting() {
                 return None;
             }
-            inside = self.left.wait_timeout(inside, CHECK_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            inside = self.left.wait(inside).unwrap_or_else(PoisonError::into_inner);
         }
         *inside += 1;
         Some(Ticket(self.clone()))

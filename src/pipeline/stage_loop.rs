@@ -178,7 +178,10 @@ impl StageLoop {
                 None => None,
             };
             let mut has_ended = next.is_none();
-            if let Err(error) = guard(stage, || work(next, &mut done)) {
+            let worked = guard(stage, || work(next, &mut done));
+            // The gate's limit depends on the times of the stages.
+            self.gate.iter().for_each(|(_, gate)| gate.wake());
+            if let Err(error) = worked {
                 self.fail(error);
                 // Earlier stages stop; later ones finish the frames that they have.
                 self.queues[..=position].iter().for_each(Queue::close);

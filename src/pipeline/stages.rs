@@ -20,7 +20,8 @@ use super::stats::StatsRecorder;
 use crate::camera_motion::CameraMotionEstimator;
 use crate::detection::Detection;
 use crate::detector::{
-    Backbone, EmbeddedPrompts, Group, ImageEncoder, ImagePreprocessor, PromptDecoder, TiledSearch, Wanted,
+    Backbone, DecodeRequest, EmbeddedPrompts, Group, ImageEncoder, ImagePreprocessor, PromptDecoder,
+    TiledSearch, Wanted,
 };
 use crate::draw::Redaction;
 use crate::image::Image;
@@ -311,17 +312,18 @@ impl DecodeStage {
             }
         };
         let classes = budget.as_ref().map(|budget| budget.planned());
+        let request = DecodeRequest { classes, ..(&self.prompts).into() };
         if let Some(side) = self.mask_side {
             let masks = job.masks.insert(buffers.masks[job.device].take());
-            let prompts = Some(&self.prompts).filter(|_| *detected && known > 0);
-            masks.detect(&mut features, &mut self.decoder, prompts, classes, side, times)?;
+            let request = Some(request).filter(|_| *detected && known > 0);
+            masks.detect(&mut features, &mut self.decoder, request, side, times)?;
             masks.leave_out(searched);
             let found = masks.detections().enumerate().filter(|(_, found)| !found.is_empty());
             if let Some(budget) = budget {
                 budget.detected(found.map(|(class, _)| class));
             }
         } else {
-            self.decoder.decode_into(&features, &self.prompts, classes, times, detections)?;
+            self.decoder.decode_into(&features, request, times, detections)?;
             let found = detections.iter().map(|detection| detection.class_id);
             if let Some(budget) = budget {
                 budget.detected(found);

@@ -11,7 +11,7 @@ use ocelli::export::contract::file;
 use ocelli::{
     Detection, Detector, Pipeline, Prompts, StageTimes,
     engine::EngineFactory,
-    stages::{EmbeddedPrompts, Stages},
+    stages::{DecodeRequest, EmbeddedPrompts, Stages},
 };
 
 #[path = "fullsize.rs"]
@@ -108,9 +108,8 @@ fn prompts_are_uploaded_once() {
         for classes in [&[0, 1, 5][..], &[1, 2], &[0, 1, 5], &[2, 3, 4, 5], &[1, 2], &[0, 1, 5]] {
             let before = device.transferred().to_device;
             let mut found = Vec::new();
-            decoder
-                .decode_into(&features, &embedded, Some(classes), &mut times, &mut found)
-                .expect("it decodes");
+            let request = DecodeRequest { classes: Some(classes), ..(&embedded).into() };
+            decoder.decode_into(&features, request, &mut times, &mut found).expect("it decodes");
             outcomes.push((found, device.transferred().to_device - before));
         }
         outcomes

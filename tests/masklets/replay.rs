@@ -456,7 +456,8 @@ impl MaskDetector {
     pub fn detect(&mut self, image: &Image) -> ocelli::Result<&MaskFrame> {
         let Self { stages, prompts, features, frame, side, times } = self;
         stages.encoder.encode_into(image, Wanted { masks: true, hidden: true }, features, times)?;
-        frame.detect(features, &mut stages.decoder, Some(prompts), None, *side, times)?;
+        let request = Some((&*prompts).into());
+        frame.detect(features, &mut stages.decoder, request, *side, times)?;
         Ok(frame)
     }
 }

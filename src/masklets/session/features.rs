@@ -124,8 +124,8 @@ impl Frames {
         let Self { source, encoder, decoder, features, current, .. } = self;
         std::mem::swap(&mut features.hidden, &mut current.hidden);
         encoder.encode_into(&*source.read(number)?, wanted, features, &mut times)?;
-        let prompts = self.prompts.as_ref().filter(|_| detects);
-        current.detect(features, decoder, prompts, None, self.mask_side, &mut times)
+        let request = self.prompts.as_ref().filter(|_| detects).map(Into::into);
+        current.detect(features, decoder, request, self.mask_side, &mut times)
     }
 
     fn wanted(&self) -> Wanted {

@@ -5,7 +5,7 @@ use ocelli::{
     Detection, Detector, Model, Prompts, Result, StageTimes,
     engine::EngineFactory,
     model::ModelGraph,
-    stages::{EmbeddedPrompts, ImageFeatures, Stages, TextCacheFile, Wanted},
+    stages::{DecodeRequest, EmbeddedPrompts, ImageFeatures, Stages, TextCacheFile, Wanted},
 };
 use ocelli_engines::{Engine, Tensor};
 use ocelli_export::contract::tensor;
@@ -165,8 +165,8 @@ impl Side {
     ) -> Result<(Vec<Recorded>, Vec<Detection>)> {
         let mut detections = Vec::new();
         let times = &mut StageTimes::default();
-        let outcome =
-            self.stages.decoder.decode_into(features, prompts, Some(classes), times, &mut detections);
+        let request = DecodeRequest { classes: Some(classes), ..prompts.into() };
+        let outcome = self.stages.decoder.decode_into(features, request, times, &mut detections);
         let recorded = self.recording.take();
         match outcome {
             Err(e) if recorded.iter().all(|output| is_finite(&output.tensor)) => Err(e),

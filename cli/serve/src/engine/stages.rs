@@ -8,7 +8,8 @@ use ocelli::postprocess::PostProcessOptions;
 use ocelli::{
     Cancellation, Detection, Error, ErrorKind, Result, StageTimes, locked,
     stages::{
-        ImageEncoder, ImageFeatures, ObjectSegmenter, PromptDecoder, TextEmbedder, TiledSearch, Wanted,
+        DecodeRequest, ImageEncoder, ImageFeatures, ObjectSegmenter, PromptDecoder, TextEmbedder,
+        TiledSearch, Wanted,
     },
     tiles::WholePicture,
 };
@@ -193,14 +194,14 @@ impl PromptStage {
         times.text = start.elapsed().as_secs_f64() * 1e3;
         let options = question.asked.over(&self.options, &self.limits);
         self.decoder.set_post_processing(options)?;
-        self.decoder.set_masks(question.asked.masks);
         self.decoder.set_cancellation(withdrawn.clone());
+        let request = DecodeRequest { masks: question.asked.masks, ..(&embedded).into() };
         let Some((image, tiling)) = &picture.in_tiles else {
-            return self.decoder.decode(&picture.features, &embedded, times);
+            return self.decoder.decode(&picture.features, request, times);
         };
         let mut encoder = locked(&self.encoder);
         let (mut search, mut whole) = (TiledSearch::new(*tiling)?, WholePicture::new(image)?);
-        Ok(search.detect((&mut *encoder, &mut self.decoder), &mut whole, &embedded, times)?.items)
+        Ok(search.detect((&mut *encoder, &mut self.decoder), &mut whole, request, times)?.items)
     }
 
     fn segment(&mut self, shown: &ObjectQuestion, work: &mut Work) -> Result<Vec<ObjectRecord>> {

@@ -8,8 +8,8 @@ use ocelli::{
     Image, ModelSource, Prompts, Result, StageTimes,
     options::DetectorOptions,
     stages::{
-        EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, ScreenCalibration, Screening, Stages,
-        Wanted,
+        DecodeRequest, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, ScreenCalibration,
+        Screening, Stages, Wanted,
     },
 };
 use ocelli_verify::scenes::{SceneGenerator, SceneOptions};
@@ -74,7 +74,8 @@ impl Search {
     fn decode(&mut self, classes: &[usize]) -> Result<Vec<usize>> {
         let mut found = Vec::new();
         let times = &mut StageTimes::default();
-        self.decoder.decode_into(&self.features, &self.prompts, Some(classes), times, &mut found)?;
+        let request = DecodeRequest { classes: Some(classes), ..(&self.prompts).into() };
+        self.decoder.decode_into(&self.features, request, times, &mut found)?;
         Ok(found.into_iter().map(|detection| detection.class_id).collect())
     }
 }

@@ -92,7 +92,7 @@ impl LabelJob {
                         features.read_from(&mut from).map_err(cannot)?;
                     }
                     let found = size.and_then(|size| {
-                        let found = prompts.decode(&mut text, file, &features, &mut decoder);
+                        let found = prompts.decode(&mut text, file, &features, &mut decoder, true);
                         found.map(|found| (size, found))
                     });
                     let classes = prompts.classes.clone();

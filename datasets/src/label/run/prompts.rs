@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use ocelli::classes::{Class, ClassExemplar, ClassMap, ExemplarImage};
-use ocelli::stages::{EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder};
+use ocelli::stages::{
+    DecodeRequest, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, TextEmbedder,
+};
 use ocelli::{Detection, Error, Prompt, Prompts, Result, StageTimes};
 
 use crate::label::run::prefetch::Preparer;
@@ -83,16 +85,20 @@ impl LabelPrompts {
         }
     }
 
-    /// Decodes an image with its prompts.
+    /// Decodes an image with its prompts, with `masks` if the detector has them.
     pub fn decode(
         &mut self,
         text: &mut TextEmbedder,
         file: &ImageFile,
         features: &ImageFeatures,
         decoder: &mut PromptDecoder,
+        masks: bool,
     ) -> Result<Vec<Detection>> {
         match self.of(text, file)? {
-            Some(prompts) => decoder.decode(features, prompts, &mut StageTimes::default()),
+            Some(prompts) => {
+                let request = DecodeRequest { masks, ..prompts.into() };
+                decoder.decode(features, request, &mut StageTimes::default())
+            }
             None => Ok(Vec::new()),
         }
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ocelli::stages::{ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, TiledSearch};
+use ocelli::stages::{
+    DecodeRequest, ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, TiledSearch,
+};
 use ocelli::tiles::{PictureFile, Regions, Tiling};
 use ocelli::{Detection, Detector, Error, ErrorKind, Result, StageTimes, classes::ClassMap};
 
@@ -22,7 +24,7 @@ const MAX_ENGINE_FAILURES: usize = 5;
 pub(crate) struct LabelStages {
     text: TextEmbedder,
     encoder: ImageEncoder,
-    pub(super) decoder: PromptDecoder,
+    decoder: PromptDecoder,
     features: ImageFeatures,
     tiles: Option<TiledSearch>,
 }
@@ -76,13 +78,14 @@ impl LabelStages {
         all.iter_mut().enumerate().map(device).collect()
     }
 
-    /// The size of an image, and what is found in it.
+    /// The size of an image, and what is found in it, with `masks` if the detector has them.
     pub fn look(
         &mut self,
         prompts: &mut LabelPrompts,
         file: &ImageFile,
         prepared: Prepared,
         preparer: &Preparer,
+        masks: bool,
     ) -> Result<SizedDetections> {
         if let Some(tiles) = &mut self.tiles {
             let mut picture = match prepared.frame {
@@ -92,14 +95,15 @@ impl LabelStages {
             let found = match prompts.of(&mut self.text, file)? {
                 Some(prompts) => {
                     let stages = (&mut self.encoder, &mut self.decoder);
-                    tiles.detect(stages, &mut picture, prompts, &mut StageTimes::default())?.items
+                    let request = DecodeRequest { masks, ..prompts.into() };
+                    tiles.detect(stages, &mut picture, request, &mut StageTimes::default())?.items
                 }
                 None => Vec::new(),
             };
             return Ok((picture.size(), found));
         }
         let size = preparer.encode(&mut self.encoder, prepared, &mut self.features)?;
-        let found = prompts.decode(&mut self.text, file, &self.features, &mut self.decoder)?;
+        let found = prompts.decode(&mut self.text, file, &self.features, &mut self.decoder, masks)?;
         Ok((size, found))
     }
 }
@@ -128,7 +132,8 @@ impl LabelJob {
                 let LabelDevice { stages, prompts, .. } = device;
                 let (identity, prepared) = image.unwrap_or_else(|panicked| ((0, 0), Err(panicked)));
                 let file = &todo[number];
-                let found = prepared.and_then(|prepared| stages.look(prompts, file, prepared, &preparer));
+                let found =
+                    prepared.and_then(|prepared| stages.look(prompts, file, prepared, &preparer, true));
                 SearchedImage {
                     file,
                     identity,

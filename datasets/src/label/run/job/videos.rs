@@ -106,7 +106,7 @@ impl LabelJob {
         on_event: &mut OnEvent<'_>,
     ) -> Result<()> {
         let Some((&last, _)) = pending.last_key_value() else { return Ok(()) };
-        let (mut tracker, has_masks) = (self.tracker()?, self.masks);
+        let mut tracker = self.tracker()?;
         // No frame has this name: exemplars of an image are not for it.
         let between = ImageFile { path: Default::default(), name: String::new(), frame: None };
         let opened = match (video.open)() {
@@ -127,11 +127,9 @@ impl LabelJob {
         let look = |device: &mut LabelDevice<'_>, (number, frame): (usize, ReadFrame)| -> SeenFrame {
             let LabelDevice { stages, prompts, .. } = device;
             let file = pending.get(&(number as u64));
-            if has_masks {
-                stages.decoder.set_masks(file.is_some());
-            }
             let found = frame.and_then(|(identity, prepared)| {
-                let found = stages.look(prompts, file.unwrap_or(&between), prepared, preparer)?;
+                let masks = file.is_some();
+                let found = stages.look(prompts, file.unwrap_or(&between), prepared, preparer, masks)?;
                 Ok((identity, found))
             });
             (number, found, prompts.classes.clone())
