@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ocelli_tracking::{BoundingBox, TrackerDetection};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::mask::{Mask, SemanticMap};
 use crate::postprocess::Candidate;
@@ -18,10 +18,11 @@ pub struct Detection {
     pub class_id: usize,
     /// The label of its prompt, shared by all detections of the class.
     pub label: Arc<str>,
-    /// Confidence, 0 to 1: the score of the query times the presence of its class in the image.
+    /// Confidence, 0 to 1: the score of the query times the presence of its class in the image. Written with five decimals.
+    #[serde(serialize_with = "with_five_decimals")]
     pub score: f32,
-    /// Pixels of the original image, clipped to it.
-    #[serde(rename = "box")]
+    /// Pixels of the original image, clipped to it. Written with two decimals.
+    #[serde(rename = "box", serialize_with = "with_two_decimals")]
     pub bbox: BoundingBox,
     /// The pixels of the instance, as large as the original image, if the detector was built with masks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,6 +40,19 @@ impl From<&Detection> for TrackerDetection {
     fn from(detection: &Detection) -> Self {
         Self { bbox: detection.bbox, score: detection.score, class_id: detection.class_id }
     }
+}
+
+/// The value in steps of 1 / `scale`: `f64`, whose shortest decimal form then has no further digits.
+pub fn rounded(value: f64, scale: f64) -> f64 {
+    (value * scale).round() / scale
+}
+
+pub(crate) fn with_five_decimals<S: Serializer>(score: &f32, serializer: S) -> Result<S::Ok, S::Error> {
+    rounded(f64::from(*score), 1e5).serialize(serializer)
+}
+
+pub(crate) fn with_two_decimals<S: Serializer>(bbox: &BoundingBox, serializer: S) -> Result<S::Ok, S::Error> {
+    bbox.to_xyxy().map(|edge| rounded(f64::from(edge), 1e2)).serialize(serializer)
 }
 
 /// The detections of one image.

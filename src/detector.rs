@@ -36,6 +36,7 @@ pub use encode::{Backbone, ImagePreprocessor, Wanted};
 pub use features::ImageFeatures;
 pub(crate) use features::{ClickFeatures, Group};
 pub use screen::{ScreenCalibration, Screening};
+pub(crate) use segment::PointInputs;
 pub use segment::{ObjectMask, ObjectSegmenter};
 pub use stages::{ImageEncoder, Stages};
 pub use text::{EmbeddedPrompts, TextCacheFile, TextEmbedder};
@@ -201,25 +202,11 @@ impl Detector {
     /// [`Mismatch`](crate::ErrorKind::Mismatch) for a model without a tracker,
     /// [`Execution`](crate::ErrorKind::Execution) if a graph fails.
     pub fn segment(&mut self, features: &ImageFeatures, objects: &[ObjectPrompt]) -> Result<Vec<ObjectMask>> {
-        self.stages.drop_encoder();
-        self.stages.segmenter.segment(features, objects)
+        Ok(self.segment_each(features, objects, false)?.into_iter().flatten().collect())
     }
 
-    /// As [`segment`](Self::segment), with three masks for each object, in the model's order: often a part, the object, and a
-    /// group of objects. The caller chooses, for instance by the predicted IoU.
-    ///
-    /// # Errors
-    /// As [`segment`](Self::segment).
-    pub fn segment_multimask(
-        &mut self,
-        features: &ImageFeatures,
-        objects: &[ObjectPrompt],
-    ) -> Result<Vec<[ObjectMask; 3]>> {
-        self.stages.drop_encoder();
-        self.stages.segmenter.segment_multimask(features, objects)
-    }
-
-    /// One mask for each object as [`segment`](Self::segment), or three as [`segment_multimask`](Self::segment_multimask).
+    /// As [`segment`](Self::segment) or, with `multimask`, three masks for each object, in the model's order: often a part, the
+    /// object, and a group of objects. The caller chooses, for instance by the predicted IoU.
     ///
     /// # Errors
     /// As [`segment`](Self::segment).

@@ -24,7 +24,7 @@ use crate::model::{Model, ModelSource};
 use crate::timing::Instant;
 use ocelli_error::{Error, Result};
 
-pub(crate) use format::{GraphSizes, ModelFormat};
+pub(crate) use format::ModelFormat;
 pub use kind::EngineKind;
 #[cfg(not(target_family = "wasm"))]
 pub use libraries::AdapterVerdict;
@@ -190,13 +190,13 @@ impl EngineFactory {
     /// # Errors
     /// [`InvalidData`](ocelli_error::ErrorKind::InvalidData) if the engine cannot run the file.
     pub fn load(&self, graph: &Path) -> Result<Box<dyn Engine>> {
-        self.load_sized(graph, None)
+        self.load_of(graph, None)
     }
 
-    /// Like [`load`](Self::load), with the sizes of the model for engines that need them fixed or bounded.
-    pub(crate) fn load_sized(&self, graph: &Path, sizes: Option<GraphSizes>) -> Result<Box<dyn Engine>> {
+    /// Like [`load`](Self::load), with the tokens of the model's phrases for engines that need sizes fixed.
+    fn load_of(&self, graph: &Path, context_length: Option<usize>) -> Result<Box<dyn Engine>> {
         let started = Instant::now();
-        let engine = self.loader.load(graph, sizes, self.class_chunk)?;
+        let engine = self.loader.load(graph, context_length, self.class_chunk)?;
         tracing::debug!(
             graph = %graph.display(),
             engine = engine.description(),

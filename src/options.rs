@@ -151,7 +151,8 @@ impl DetectorOptions {
             let message = "engine: engine files run on one GPU; name one, or leave the files out";
             return Err(Error::invalid_argument(message).about("engine"));
         }
-        let threads = shared_threads(engine.threads, kinds.len());
+        let shared = || Some((engine.threads.unwrap_or_else(default_threads) / kinds.len()).max(1));
+        let threads = if kinds.len() < 2 { engine.threads } else { shared() };
         let on = |kind| Self { engine: EngineOptions { kind, threads, ..engine.clone() }, ..self.clone() };
         Ok(kinds.into_iter().map(on).collect())
     }
@@ -262,15 +263,6 @@ impl PipelineOptions {
 
 /// No two boxes have a larger IoU.
 const KEEPS_ALL: f32 = 1.0;
-
-/// The threads of each of several devices in a process, which share those of one.
-fn shared_threads(threads: Option<usize>, devices: usize) -> Option<usize> {
-    if devices < 2 {
-        return threads;
-    }
-    let all = threads.unwrap_or_else(default_threads);
-    Some((all / devices).max(1))
-}
 
 #[cfg(test)]
 mod tests {

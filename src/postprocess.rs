@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use ocelli_tracking::BoundingBox;
+use ocelli_tracking::{BoundingBox, suppress};
 
 use ocelli_error::{Error, Result};
 
@@ -189,7 +189,7 @@ impl PostProcessor {
         }
         self.class.sort_unstable_by(Candidate::order);
         if let Some(iou) = self.options.nms {
-            suppress(&mut self.class, iou, |candidate| &candidate.bbox);
+            suppress(&mut self.class, iou, |candidate| candidate.bbox);
         }
         self.kept.append(&mut self.class);
         // A candidate beyond the limit now is beyond it at the end, unless class-agnostic suppression comes between.
@@ -218,7 +218,7 @@ impl PostProcessor {
         candidates.append(&mut self.kept);
         candidates.sort_unstable_by(Candidate::order);
         if let Some(iou) = self.options.class_agnostic_nms {
-            suppress(candidates, iou, |candidate| &candidate.bbox);
+            suppress(candidates, iou, |candidate| candidate.bbox);
         }
         candidates.truncate(self.options.max_detections.unwrap_or(usize::MAX));
     }
@@ -226,20 +226,6 @@ impl PostProcessor {
 
 pub(crate) fn sigmoid(logit: f32) -> f32 {
     1.0 / (1.0 + (-logit).exp())
-}
-
-/// Greedy non-maximum suppression of candidates in descending order: one is dropped if its IoU with a kept one before it is
-/// above `max_iou`, as in `torchvision.ops.nms`.
-pub(crate) fn suppress<T>(sorted: &mut Vec<T>, max_iou: f32, bbox: impl Fn(&T) -> &BoundingBox) {
-    let mut kept = 0;
-    for next in 0..sorted.len() {
-        let is_apart = |better: &T| bbox(better).iou(bbox(&sorted[next])) <= max_iou;
-        if sorted[..kept].iter().all(is_apart) {
-            sorted.swap(kept, next);
-            kept += 1;
-        }
-    }
-    sorted.truncate(kept);
 }
 
 #[cfg(test)]

@@ -3,43 +3,14 @@
 use std::time::UNIX_EPOCH;
 
 use ocelli_tracking::{BoundingBox, Track, TrackState};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::detection::Detection;
-use crate::mask::Mask;
+use crate::detection::{Detection, with_five_decimals, with_two_decimals};
 use crate::outcome::FrameOutcome;
 use crate::timing::StageTimes;
 
-/// A [`Detection`] with rounded numbers, as reports contain it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DetectionRecord {
-    /// The index of the prompt.
-    pub class_id: usize,
-    /// The label of the prompt.
-    pub label: String,
-    /// 0 to 1, written with five decimals.
-    #[serde(serialize_with = "with_five_decimals")]
-    pub score: f32,
-    /// In pixels of the original image, written with two decimals.
-    #[serde(rename = "box", serialize_with = "with_two_decimals")]
-    pub bbox: BoundingBox,
-    /// The pixels of the instance, if masks were asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mask: Option<Mask>,
-}
-
-impl From<&Detection> for DetectionRecord {
-    fn from(detection: &Detection) -> Self {
-        Self {
-            class_id: detection.class_id,
-            label: detection.label.to_string(),
-            score: detection.score,
-            bbox: detection.bbox,
-            mask: detection.mask.clone(),
-        }
-    }
-}
+pub use crate::detection::rounded;
 
 /// The results of one frame, one line of [`JsonLines`](crate::sink::JsonLines).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,7 +39,7 @@ pub struct FrameReport {
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub detected: bool,
     /// The highest score first.
-    pub detections: Vec<DetectionRecord>,
+    pub detections: Vec<Detection>,
     /// By id; empty without a tracker.
     pub tracks: Vec<TrackRecord>,
     /// The ids of tracks that earlier frames had and that turned out to be false; omitted if there are none.
@@ -126,7 +97,7 @@ impl From<&FrameOutcome> for FrameReport {
             width: outcome.size.0,
             height: outcome.size.1,
             detected: outcome.detected,
-            detections: outcome.detections.iter().map(Into::into).collect(),
+            detections: outcome.detections.clone(),
             tracks: outcome.tracks.iter().map(|track| TrackRecord::new(track, &outcome.labels)).collect(),
             retracted: outcome.retracted.clone(),
         }
@@ -137,19 +108,6 @@ fn yes() -> bool {
     true
 }
 
-/// The value in steps of 1 / `scale`: `f64`, whose shortest decimal form then has no further digits.
-pub fn rounded(value: f64, scale: f64) -> f64 {
-    (value * scale).round() / scale
-}
-
-fn with_five_decimals<S: Serializer>(score: &f32, serializer: S) -> Result<S::Ok, S::Error> {
-    rounded(f64::from(*score), 1e5).serialize(serializer)
-}
-
-fn with_two_decimals<S: Serializer>(bbox: &BoundingBox, serializer: S) -> Result<S::Ok, S::Error> {
-    bbox.to_xyxy().map(|edge| rounded(f64::from(edge), 1e2)).serialize(serializer)
-}
-
 /// The times of the stages in milliseconds, with two decimals.
 pub fn timings(times: &StageTimes) -> Map<String, Value> {
     times.by_stage().into_iter().map(|(stage, ms)| (stage.to_owned(), rounded(ms, 1e2).into())).collect()
@@ -158,11 +116,12 @@ pub fn timings(times: &StageTimes) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mask::Mask;
 
     #[test]
     fn json_has_the_documented_form() {
         let mask = Mask::from_bitmap(&[1, 1, 0, 1, 0, 0], 3, 2).expect("six pixels");
-        let mut record = DetectionRecord {
+        let mut record = Detection {
             class_id: 3,
             label: "\"red\" apple".into(),
             score: 0.931_234_5,
@@ -172,7 +131,7 @@ mod tests {
         let start = r#"{"class_id":3,"label":"\"red\" apple","score":0.93123,"box":[1.0,2.35,1280.0,719.5]"#;
         let json = serde_json::to_string(&record).expect("finite numbers have a JSON form");
         assert_eq!(json, format!("{start}{}", r#","mask":{"size":[2,3],"counts":"033"}}"#));
-        let read: DetectionRecord = serde_json::from_str(&json).expect("just written");
+        let read: Detection = serde_json::from_str(&json).expect("just written");
         assert_eq!(read.mask, record.mask);
         assert!((read.score - 0.931_23).abs() < 1e-6);
 

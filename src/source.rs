@@ -14,8 +14,7 @@ mod stream_kind;
 
 #[cfg(not(target_family = "wasm"))]
 pub use capture::{
-    InputOptions, check_cameras, open_camera, open_camera_with, open_stream, open_stream_as, open_video,
-    open_video_with, video_library,
+    InputOptions, check_cameras, open_camera, open_stream, open_video, open_video_with, video_library,
 };
 pub use pictures::{PictureFiles, natural_order};
 pub use raw::{RawFormat, RawFrames};

@@ -62,9 +62,9 @@ pub fn open(input: VideoInput<'_>, options: &InputOptions) -> Result<Box<dyn Sou
         (Some(videos), input) => videos.open(input, options),
         (None, VideoInput::File(path)) => source::open_video_with(path, options),
         (None, VideoInput::Url(url, kind, cancellation)) => {
-            source::open_stream_as(url, kind, StreamTimeouts::default(), options, cancellation.clone())
+            source::open_stream(url, kind, StreamTimeouts::default(), options, cancellation.clone())
         }
-        (None, VideoInput::Camera(index)) => source::open_camera_with(index, options),
+        (None, VideoInput::Camera(index)) => source::open_camera(index, options),
     }
 }
 

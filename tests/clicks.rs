@@ -107,16 +107,17 @@ fn masks_are_those_of_transformers() {
                 let (mut features, mut times) = (ImageFeatures::default(), StageTimes::default());
                 let pixels = golden.tensor("pixel_values");
                 encoder.backbone.run_into(pixels, size(&golden), HIDDEN, &mut features, &mut times)?;
-                let one = segmenter.segment(&features, &objects)?;
-                let three = segmenter.segment_multimask(&features, &objects)?;
+                let one = segmenter.segment_each(&features, &objects, false)?;
+                let three = segmenter.segment_each(&features, &objects, true)?;
                 report.expect("an answer for each object", (one.len(), three.len()) == (7, 7));
                 for ((case, one), three) in CASES.iter().zip(&one).zip(&three) {
-                    compare(report, &golden, &format!("{case}.one"), std::slice::from_ref(one))?;
+                    compare(report, &golden, &format!("{case}.one"), one)?;
                     compare(report, &golden, &format!("{case}.three"), three)?;
                 }
                 // The reference refines the best mask of the first click, and so does a caller.
-                let refined = objects[6].clone().with_logits(one[0].logits.clone());
-                compare(report, &golden, "refined.one", &segmenter.segment(&features, &[refined])?)
+                let refined = objects[6].clone().with_logits(one[0][0].logits.clone());
+                let refined = segmenter.segment_each(&features, &[refined], false)?;
+                compare(report, &golden, "refined.one", &refined[0])
             });
         }
     }
@@ -201,22 +202,22 @@ fn features_are_kept_and_belong_to_their_picture() -> Outcome<()> {
     // A detection between two clicks leaves them alone, and buffers that are used again are those of the new picture.
     let Stages { mut encoder, mut segmenter, .. } = detector.into_stages();
     let (mut features, mut times) = (ImageFeatures::default(), StageTimes::default());
-    let without = |failed: ocelli::Result<Vec<ObjectMask>>| {
+    let without = |failed: ocelli::Result<Vec<Vec<ObjectMask>>>| {
         let error = failed.map(|_| ()).expect_err("the features have no part for clicks");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
         assert!(error.to_string().contains("Detector::encode"), "{error}");
     };
     for (step, expected) in [(0, &of_first), (1, &of_second)] {
         encoder.encode_into(&picture(step), HIDDEN, &mut features, &mut times)?;
-        assert_eq!(&segmenter.segment(&features, &object)?, expected, "picture {step}");
+        assert_eq!(&segmenter.segment_each(&features, &object, false)?.concat(), expected, "picture {step}");
     }
     let mut file = Vec::new();
     features.write_to(&mut file)?;
     features.read_from(&mut file.as_slice())?;
-    without(segmenter.segment(&features, &object));
+    without(segmenter.segment_each(&features, &object, false));
     encoder.encode_into(&picture(0), HIDDEN, &mut features, &mut times)?;
     encoder.encode_into(&picture(1), Wanted::default(), &mut features, &mut times)?;
-    without(segmenter.segment(&features, &object));
+    without(segmenter.segment_each(&features, &object, false));
     Ok(())
 }
 

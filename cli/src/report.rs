@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use ocelli::Detections;
-use ocelli::report::{DetectionRecord, timings};
+use ocelli::report::timings;
+use ocelli::{Detection, Detections};
 use ocelli_datasets::table::{columns, printable, row};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -29,7 +29,7 @@ pub struct ImageReport {
     /// Height in pixels after EXIF rotation.
     pub height: u32,
     /// The highest score first.
-    pub detections: Vec<DetectionRecord>,
+    pub detections: Vec<Detection>,
     /// The times of the stages, in order, from [`timings`].
     pub timing_ms: Map<String, Value>,
 }
@@ -41,7 +41,7 @@ impl ImageReport {
             file: file.to_string_lossy().into_owned(),
             width,
             height,
-            detections: found.items.iter().map(Into::into).collect(),
+            detections: found.items.clone(),
             timing_ms: timings(&found.times),
         }
     }

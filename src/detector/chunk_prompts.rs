@@ -116,17 +116,11 @@ struct ChunkOnDevice {
 
 impl ChunkOnDevice {
     fn holds(&self, shape: ChunkShape, classes: &[&EmbeddedPrompt]) -> bool {
-        let is_same = |(text, exemplars): &(Arc<TextFeatures>, Option<Arc<[f32]>>),
-                       class: &EmbeddedPrompt| {
-            Arc::ptr_eq(text, &class.text)
-                && match (exemplars, &class.kept_exemplars) {
-                    (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-                    (one, other) => one.is_none() && other.is_none(),
-                }
-        };
-        self.shape == shape
-            && self.classes.len() == classes.len()
-            && self.classes.iter().zip(classes).all(|(own, class)| is_same(own, class))
+        let address = |exemplars: &Option<Arc<[f32]>>| exemplars.as_ref().map(Arc::as_ptr);
+        let same = self.classes.iter().zip(classes).filter(|((text, exemplars), class)| {
+            Arc::ptr_eq(text, &class.text) && address(exemplars) == address(&class.kept_exemplars)
+        });
+        self.shape == shape && self.classes.len() == classes.len() && same.count() == classes.len()
     }
 }
 

@@ -49,7 +49,7 @@ pub struct ObjectSegmenter {
     model: Model,
     factory: EngineFactory,
     graphs: Option<Graphs>,
-    inputs: Inputs,
+    inputs: PointInputs,
     outputs: Outputs,
     resampler: MaskResampler,
 }
@@ -57,14 +57,6 @@ pub struct ObjectSegmenter {
 struct Graphs {
     features: Box<dyn Engine>,
     points: Box<dyn Engine>,
-}
-
-#[derive(Default)]
-struct Inputs {
-    points: Tensor,
-    labels: Tensor,
-    mask: Tensor,
-    has_mask: Tensor,
 }
 
 #[derive(Default)]
@@ -83,7 +75,7 @@ impl ObjectSegmenter {
             model: model.clone(),
             factory,
             graphs: None,
-            inputs: Inputs::default(),
+            inputs: PointInputs::default(),
             outputs: Outputs::default(),
             resampler: MaskResampler::new(),
         }
@@ -123,7 +115,8 @@ impl ObjectSegmenter {
         self.graphs = None;
     }
 
-    /// The mask of each object, in the features of a picture.
+    /// The mask of each object or, with `multimask`, three masks of each in the model's order: often a part, the object, and a group
+    /// of objects.
     ///
     /// A single click is ambiguous: of three masks the one with the best predicted IoU is taken. For everything else the model
     /// has a mask of its own; the best of the three replaces it where its border is uncertain.
@@ -134,28 +127,6 @@ impl ObjectSegmenter {
     /// without those for clicks; [`Execution`](ocelli_error::ErrorKind::Execution) if a graph fails or returns values
     /// that are not finite; as
     /// [`load`](Self::load).
-    pub fn segment(&mut self, features: &ImageFeatures, objects: &[ObjectPrompt]) -> Result<Vec<ObjectMask>> {
-        Ok(self.segment_each(features, objects, false)?.into_iter().flatten().collect())
-    }
-
-    /// Three masks for each object, in the model's order: often a part, the object, and a group of objects.
-    ///
-    /// # Errors
-    /// As [`segment`](Self::segment).
-    pub fn segment_multimask(
-        &mut self,
-        features: &ImageFeatures,
-        objects: &[ObjectPrompt],
-    ) -> Result<Vec<[ObjectMask; MASKS - 1]>> {
-        let found = self.segment_each(features, objects, true)?;
-        let three = |masks: Vec<ObjectMask>| masks.try_into().expect("three masks were asked for");
-        Ok(found.into_iter().map(three).collect())
-    }
-
-    /// One mask for each object as [`segment`](Self::segment), or three as [`segment_multimask`](Self::segment_multimask).
-    ///
-    /// # Errors
-    /// As [`segment`](Self::segment).
     pub fn segment_each(
         &mut self,
         features: &ImageFeatures,
@@ -179,7 +150,15 @@ impl ObjectSegmenter {
         for batch in groups.values().flat_map(|group| group.chunks(MAX_OBJECTS)) {
             let prompts: Vec<&EncodedObject> = batch.iter().map(|&index| &encoded[index]).collect();
             inputs.fill(&prompts, side);
-            graphs.run(clicked, inputs, outputs)?;
+            inputs.run(
+                &mut graphs.points,
+                clicked,
+                &mut [
+                    (tensor::ALL_MASKS, &mut outputs.masks),
+                    (tensor::ALL_IOU, &mut outputs.ious),
+                    (tensor::OBJECT_SCORE, &mut outputs.object_scores),
+                ],
+            )?;
             for (row, (&index, prompt)) in batch.iter().zip(prompts).enumerate() {
                 let found = outputs.found(row, side)?;
                 let best = found.best(prompt.is_ambiguous);
@@ -218,30 +197,20 @@ impl Graphs {
         made.run(&mut self.features, device.as_ref(), &features.hidden, Vec::new())?;
         Ok(features.clicks.get_or_init(|| made))
     }
-
-    fn run(&mut self, features: &ClickFeatures, inputs: &Inputs, outputs: &mut Outputs) -> Result<()> {
-        self.points.run(
-            &[
-                (tensor::PIXEL, &features.pixel),
-                (tensor::HIGH_RES[0], &features.high_res[0]),
-                (tensor::HIGH_RES[1], &features.high_res[1]),
-                (tensor::POINTS, &inputs.points),
-                (tensor::LABELS, &inputs.labels),
-                (tensor::MASK_PROMPT, &inputs.mask),
-                (tensor::HAS_MASK, &inputs.has_mask),
-            ],
-            &mut [
-                (tensor::ALL_MASKS, &mut outputs.masks),
-                (tensor::ALL_IOU, &mut outputs.ious),
-                (tensor::OBJECT_SCORE, &mut outputs.object_scores),
-            ],
-        )
-    }
 }
 
-impl Inputs {
+/// The inputs of the graph that answers points and masks. The buffers are reused.
+#[derive(Default)]
+pub(crate) struct PointInputs {
+    points: Tensor,
+    labels: Tensor,
+    mask: Tensor,
+    has_mask: Tensor,
+}
+
+impl PointInputs {
     /// Prompts with equally many points, all or none of them with a mask.
-    fn fill(&mut self, prompts: &[&EncodedObject], side: usize) {
+    pub(crate) fn fill(&mut self, prompts: &[&EncodedObject], side: usize) {
         let (count, points) = (prompts.len(), prompts.first().map_or(0, |prompt| prompt.points.len()));
         let coordinates = self.points.reset_f32(&[count, points, 2]);
         let labels = self.labels.reset::<i64>(&[count, points]);
@@ -256,6 +225,27 @@ impl Inputs {
             }
         }
         self.has_mask.reset::<bool>(&[])[0] = prompts.iter().any(|prompt| prompt.mask.is_some());
+    }
+
+    /// Runs the graph on what was filled in.
+    pub(crate) fn run(
+        &self,
+        graph: &mut Box<dyn Engine>,
+        features: &ClickFeatures,
+        outputs: &mut [(&str, &mut Tensor)],
+    ) -> Result<()> {
+        graph.run(
+            &[
+                (tensor::PIXEL, &features.pixel),
+                (tensor::HIGH_RES[0], &features.high_res[0]),
+                (tensor::HIGH_RES[1], &features.high_res[1]),
+                (tensor::POINTS, &self.points),
+                (tensor::LABELS, &self.labels),
+                (tensor::MASK_PROMPT, &self.mask),
+                (tensor::HAS_MASK, &self.has_mask),
+            ],
+            outputs,
+        )
     }
 }
 

@@ -117,20 +117,8 @@ impl ImageEncoder {
         times: &mut StageTimes,
     ) -> Result<()> {
         let image = image.into();
-        self.encode_view_into(image, (image.width, image.height), wanted, features, times)
-    }
-
-    /// As [`encode_into`](Self::encode_into), of an image of `size` (width, height) whose view may have been reduced.
-    pub(super) fn encode_view_into(
-        &mut self,
-        image: FrameView<'_>,
-        size: (u32, u32),
-        wanted: Wanted,
-        features: &mut ImageFeatures,
-        times: &mut StageTimes,
-    ) -> Result<()> {
         self.load()?;
         self.preprocessor.run_into(image, &mut self.pixels, times)?;
-        self.backbone.run_into(&self.pixels, size, wanted, features, times)
+        self.backbone.run_into(&self.pixels, (image.width, image.height), wanted, features, times)
     }
 }

@@ -192,11 +192,15 @@ pub(super) fn encode_part(
     features: &mut ImageFeatures,
     times: &mut StageTimes,
 ) -> Result<()> {
-    let (size, view) = match tile {
-        Some(tile) => (tile.size(), picture.region(tile)?),
-        None => (picture.size(), picture.whole(side as u32)?),
+    let size = tile.map_or_else(|| picture.size(), |tile| tile.size());
+    let view = match tile {
+        Some(tile) => picture.region(tile)?,
+        None => picture.whole(side as u32)?,
     };
-    encoder.encode_view_into(view, size, wanted, features, times)
+    encoder.encode_into(view, wanted, features, times)?;
+    // The view of the whole picture may have been reduced.
+    features.size = size;
+    Ok(())
 }
 
 /// The tile of the lowest level that has all exemplars of a prompt, of several the one around whose middle they are.

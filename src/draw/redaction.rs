@@ -83,11 +83,14 @@ impl Redaction {
     fn redact(&self, picture: &mut RgbImage, bbox: BoundingBox) {
         let [x1, y1, x2, y2] = bbox.to_xyxy();
         let (across, down) = (MARGIN * (x2 - x1), MARGIN * (y2 - y1));
-        let edge = |value: f32, side: u32| value.clamp(0.0, side as f32) as u32;
-        let (left, top) =
-            (edge((x1 - across).floor(), picture.width()), edge((y1 - down).floor(), picture.height()));
-        let (right, bottom) =
-            (edge((x2 + across).ceil(), picture.width()), edge((y2 + down).ceil(), picture.height()));
+        let area = BoundingBox::new(
+            (x1 - across).floor(),
+            (y1 - down).floor(),
+            (x2 + across).ceil(),
+            (y2 + down).ceil(),
+        );
+        let area = area.clip_to(picture.width() as f32, picture.height() as f32);
+        let [left, top, right, bottom] = area.to_xyxy().map(|edge| edge as u32);
         if left >= right || top >= bottom {
             return;
         }

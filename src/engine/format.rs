@@ -4,15 +4,6 @@ use ocelli_export::contract::{Manifest, Precision, Target};
 
 use crate::model::ModelSource;
 
-/// The sizes of a model that bound the inputs of its graphs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GraphSizes {
-    /// L.
-    pub(crate) context_length: usize,
-    /// Q.
-    pub(crate) queries: usize,
-}
-
 /// The format of a model that an engine has to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ModelFormat {

@@ -5,7 +5,6 @@ mod automatic;
 mod graphs;
 mod openvino;
 mod speed;
-mod webgpu;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,14 +13,14 @@ use ocelli_engines::cuda::CudaDevice;
 use ocelli_engines::onnxruntime::{
     CoreMlOptions, CudaOptions, ExecutionProvider, OnnxRuntime, OnnxRuntimeEngine, WebGpuDevice,
 };
+use ocelli_engines::webgpu::WebGpu;
 use ocelli_engines::{Device, Engine, cpu_description};
 use ocelli_export::contract::{Precision, Target};
 
 use self::adapter_check::Checked;
 use self::openvino::OpenVinoLoader;
-use self::webgpu::WebGpuChoice;
 use super::loader::{Computing, Loader};
-use super::{EngineFactory, EngineKind, EngineOptions, GraphSizes, threads};
+use super::{EngineFactory, EngineKind, EngineOptions, threads};
 use ocelli_error::{Error, Result};
 
 pub use adapter_check::AdapterVerdict;
@@ -50,8 +49,8 @@ struct OnnxRuntimeLoader {
     options: EngineOptions,
     /// The device on which tensors stay between graphs.
     device: Option<Device>,
-    /// Of the engine [`EngineKind::WebGpu`].
-    webgpu: Option<WebGpuChoice>,
+    /// Of the engine [`EngineKind::WebGpu`]: the provider on its adapter, and what they are for users.
+    webgpu: Option<(ExecutionProvider, String)>,
 }
 
 impl OnnxRuntimeLoader {
@@ -73,31 +72,36 @@ impl OnnxRuntimeLoader {
 
     /// Starts the adapter, and compares it with the CPU before its first use.
     fn start_webgpu(options: &EngineOptions, ordinal: usize) -> Result<Self> {
-        let (runtime, webgpu) = WebGpuChoice::start(options, ordinal)?;
-        let device = WebGpuDevice::open(&runtime, &webgpu.provider, &webgpu.adapter.name)?;
-        let bytes = webgpu.webgpu.path().metadata().map_or(0, |metadata| metadata.len());
-        let loader = Self {
-            runtime,
-            options: with_threads(options),
-            device: Some(device.into()),
-            webgpu: Some(webgpu.clone()),
+        let start = || {
+            let runtime = load_onnxruntime(options)?;
+            let webgpu = WebGpu::load(options.webgpu.as_deref())?;
+            let (provider, adapter) = webgpu.provider_and_adapter(ordinal)?;
+            runtime.try_provider(&provider)?;
+            Ok((runtime, webgpu, provider, adapter))
         };
+        let (runtime, webgpu, provider, adapter) =
+            start().map_err(|reason| cannot_start(options.kind, reason))?;
+        let device = Some(WebGpuDevice::open(&runtime, &provider, &adapter.name)?.into());
+        let description = format!("WebGPU {}, {}", webgpu.version(), adapter.name);
+        let options = with_threads(options);
+        let loader = Self { runtime, options, device, webgpu: Some((provider, description)) };
+        let bytes = webgpu.path().metadata().map_or(0, |metadata| metadata.len());
         let checked = Checked {
-            adapter: &webgpu.adapter,
-            provider: (webgpu.webgpu.version(), bytes),
+            adapter: &adapter,
+            provider: (webgpu.version(), bytes),
             onnxruntime: loader.runtime.version(),
         };
-        checked.check(options.allow_inexact, |graph| loader.load(graph, None, 1))?;
+        checked.check(loader.options.allow_inexact, |graph| loader.load(graph, None, 1))?;
         Ok(loader)
     }
 }
 
 impl Loader for OnnxRuntimeLoader {
-    fn load(&self, path: &Path, sizes: Option<GraphSizes>, class_chunk: usize) -> Result<Box<dyn Engine>> {
+    fn load(&self, path: &Path, context_length: Option<usize>, classes: usize) -> Result<Box<dyn Engine>> {
         let EngineOptions { kind, tf32, cpu_fallback, .. } = self.options;
-        let graph = graphs::Graph { path, kind, tf32, class_chunk, sizes };
+        let graph = graphs::Graph { path, kind, tf32, class_chunk: classes, context_length };
         let provider = match &self.webgpu {
-            Some(webgpu) => webgpu.provider.clone(),
+            Some((provider, _)) => provider.clone(),
             None => graph.provider()?,
         };
         let builder = OnnxRuntimeEngine::builder(&self.runtime)
@@ -114,8 +118,8 @@ impl Loader for OnnxRuntimeLoader {
 
     fn description(&self) -> String {
         let version = self.runtime.version();
-        if let Some(webgpu) = &self.webgpu {
-            return format!("ONNX Runtime {version}, {}", webgpu.description());
+        if let Some((_, webgpu)) = &self.webgpu {
+            return format!("ONNX Runtime {version}, {webgpu}");
         }
         match self.options.kind {
             EngineKind::Cpu => format!("ONNX Runtime {version}, {}", cpu_description(threads(&self.options))),
@@ -177,11 +181,6 @@ fn default_provider(kind: EngineKind) -> ExecutionProvider {
             ExecutionProvider::Cuda(CudaOptions { ordinal, ..CudaOptions::default() })
         }
         EngineKind::CoreMl => ExecutionProvider::CoreMl(CoreMlOptions::default()),
-        EngineKind::Auto
-        | EngineKind::Embedded
-        | EngineKind::Cpu
-        | EngineKind::OpenVino { .. }
-        | EngineKind::WebGpu { .. }
-        | EngineKind::TensorRt { .. } => ExecutionProvider::Cpu,
+        _ => ExecutionProvider::Cpu,
     }
 }

@@ -4,7 +4,7 @@ use ocelli_engines::{Dim, Engine, EngineSpec};
 use ocelli_export::contract::{Manifest, Precision, file, hex, tensor};
 use sha2::{Digest, Sha256};
 
-use super::{EngineFactory, GraphSizes};
+use super::EngineFactory;
 use crate::cache::sha256_of_file;
 use crate::model::{Model, corrupt};
 use ocelli_error::{Error, ErrorKind, Result};
@@ -16,13 +16,9 @@ impl Model {
     /// As [`EngineFactory::load`]; the message says so if the file is not the one that the exporter wrote.
     pub fn load_graph(&self, factory: &EngineFactory, name: &str) -> Result<Box<dyn Engine>> {
         // Hashing the files takes as long as loading them, so it waits until a graph fails to load.
-        let sizes = GraphSizes {
-            context_length: self.manifest().context_length,
-            queries: self.manifest().num_queries,
-        };
         let grid = self.manifest().imgsz / self.manifest().patch_size.max(1);
         factory.loader.check_patches(if name == file::SCREEN { grid / 2 } else { grid })?;
-        let from_file = || factory.load_sized(&self.file(name), Some(sizes));
+        let from_file = || factory.load_of(&self.file(name), Some(self.manifest().context_length));
         let loaded = if self.is_in_memory() { self.load_from_memory(factory, name) } else { from_file() };
         let engine = loaded.map_err(|e| self.corruption(name).unwrap_or_else(|| self.unsupported(e)))?;
         match self.misfit(engine.spec()) {

@@ -7,7 +7,7 @@ use ocelli_engines::Engine;
 use ocelli_engines::embedded::{self, EmbeddedEngine, SharedThreads};
 use ocelli_export::contract::{Precision, Target};
 
-use super::{EngineKind, GraphSizes};
+use super::EngineKind;
 use ocelli_error::{Error, Result};
 
 /// The loader for a number format, if another one, and the format in which a model is exported for it.
@@ -15,8 +15,8 @@ pub(super) type Computing = (Option<Arc<dyn Loader>>, Option<Precision>);
 
 /// Loads graphs, and says what the engine needs of a model.
 pub(super) trait Loader: Send + Sync {
-    /// Loads a graph. Some engines need the sizes of its model, and the number of classes that are decoded at once.
-    fn load(&self, graph: &Path, sizes: Option<GraphSizes>, class_chunk: usize) -> Result<Box<dyn Engine>>;
+    /// Loads a graph. Some engines need the number of tokens of its model's phrases, and the number of classes that are decoded at once.
+    fn load(&self, graph: &Path, context_length: Option<usize>, classes: usize) -> Result<Box<dyn Engine>>;
 
     /// Loads a graph with the files of its weights, by name.
     fn load_from_memory(&self, name: &str, _: &[u8], _: Vec<(String, Vec<u8>)>) -> Result<Box<dyn Engine>> {
@@ -65,7 +65,7 @@ pub(super) trait Loader: Send + Sync {
 pub(super) struct Embedded(pub(super) SharedThreads);
 
 impl Loader for Embedded {
-    fn load(&self, graph: &Path, _: Option<GraphSizes>, _: usize) -> Result<Box<dyn Engine>> {
+    fn load(&self, graph: &Path, _: Option<usize>, _: usize) -> Result<Box<dyn Engine>> {
         let builder = EmbeddedEngine::builder().with_shared_threads(self.0.clone());
         Ok(Box::new(builder.build_from_file(graph)?))
     }
@@ -101,7 +101,7 @@ pub(super) struct Custom<F> {
 }
 
 impl<F: Fn(&Path) -> Result<Box<dyn Engine>> + Send + Sync> Loader for Custom<F> {
-    fn load(&self, graph: &Path, _: Option<GraphSizes>, _: usize) -> Result<Box<dyn Engine>> {
+    fn load(&self, graph: &Path, _: Option<usize>, _: usize) -> Result<Box<dyn Engine>> {
         (self.make)(graph)
     }
 

@@ -6,7 +6,7 @@ use half::bf16;
 use ocelli_engines::{Device, ElementType, RowWriter, Tensor};
 use ocelli_tracking::masklets::{MemorySlot, ObjectId, PointerSlot};
 
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// The rows of the first allocation: what one object needs for a few frames.
 const FIRST_ROWS: usize = 8;
@@ -231,7 +231,7 @@ pub(super) fn mismatch(what: &str, tensor: &Tensor) -> Error {
          again",
         tensor.shape()
     );
-    Error::new(ErrorKind::Mismatch, message)
+    Error::mismatch(message)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::graphs::Sizes;
 use crate::detector::{DecodeRequest, Detector, ImageFeatures, PromptDecoder};
 use crate::postprocess::PostProcessOptions;
 use crate::timing::StageTimes;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// A frame's features and detections, for the tracker. The buffers are reused.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ pub(crate) fn mask_side(detector: &Detector) -> Result<usize> {
     if detector.tiling().is_some() {
         let message =
             "tile: the memory tracker follows what it sees in whole frames: build the detector without tiles";
-        return Err(Error::new(ErrorKind::InvalidArgument, message).about("tile"));
+        return Err(Error::invalid_argument(message).about("tile"));
     }
     Ok(4 * Sizes::of(detector.model())?.grid)
 }

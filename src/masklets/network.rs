@@ -15,9 +15,10 @@ use ocelli_tracking::masklets::{
 use super::bank::{DeviceMemories, MemoryBank};
 use super::detect::MaskFrame;
 use super::graphs::Graphs;
-use crate::detector::Detector;
+use crate::detector::{Detector, PointInputs};
 use crate::engine::EngineFactory;
 use crate::model::Model;
+use crate::prompt::EncodedObject;
 use buckets::BUCKET;
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -59,9 +60,7 @@ struct Inputs {
     present: Tensor,
     binary: Tensor,
     prompts: Tensor,
-    points: Tensor,
-    labels: Tensor,
-    has_mask: Tensor,
+    points: PointInputs,
 }
 
 #[derive(Default)]
@@ -87,11 +86,11 @@ impl MaskletNetwork {
         if grid != model.manifest().grid() {
             let expected = model.manifest().grid();
             let message = format!("patch_grid is {grid}: expected {expected}, as the model has");
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            return Err(Error::mismatch(message));
         }
         if options.life_cycle.bucket_size() != network.bucket_size() {
             let message = "life_cycle: expected that of the model, as its masklet_options have it";
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            return Err(Error::mismatch(message));
         }
         Ok(network)
     }
@@ -114,7 +113,7 @@ impl MaskletNetwork {
         let new = DeviceNetwork::load(model, factory)?;
         if self.devices.iter().any(|device| device.graphs.sizes != new.graphs.sizes) {
             let message = "devices: the tracker of one is of another model; load the same model on each";
-            return Err(Error::new(ErrorKind::Mismatch, message).about("devices"));
+            return Err(Error::mismatch(message).about("devices"));
         }
         self.devices.push(new);
         Ok(())
@@ -138,7 +137,7 @@ impl MaskletNetwork {
         if frame.hidden.is_empty() {
             let message =
                 format!("frame {number} has no features: expected those of the backbone's last layer");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         let all = self.devices.iter_mut().map(|device| (device, ()));
         at_once(all.collect(), |device, ()| device.graphs.run_features(&frame.hidden))?;
@@ -303,36 +302,16 @@ impl DeviceNetwork {
     fn prompt_points(&mut self, prompt: &PointPrompt<'_>) -> Result<TrackedMask> {
         let Self { graphs, inputs, outputs, .. } = self;
         let (side, image) = (4 * graphs.sizes.grid, graphs.sizes.image as f32);
-        let count = prompt.clicks.len();
-        let points = inputs.points.reset_f32(&[1, count, 2]);
-        for (point, click) in points.chunks_exact_mut(2).zip(prompt.clicks) {
-            point.copy_from_slice(&[click.x * image, click.y * image]);
-        }
-        let labels = inputs.labels.reset::<i64>(&[1, count]);
-        labels.iter_mut().zip(prompt.clicks).for_each(|(label, click)| *label = click.is_foreground.into());
-        let mask = inputs.masks.reset_f32(&[1, side, side]);
-        match prompt.previous {
-            Some(previous) => {
-                mask.iter_mut()
-                    .zip(previous.values())
-                    .for_each(|(value, logit)| *value = logit.clamp(-MAX_PROMPT_LOGIT, MAX_PROMPT_LOGIT));
-            }
-            None => mask.fill(0.0),
-        }
-        inputs.has_mask.reset::<bool>(&[])[0] = prompt.previous.is_some();
+        let clamped = |logit: &f32| logit.clamp(-MAX_PROMPT_LOGIT, MAX_PROMPT_LOGIT);
+        let encoded = EncodedObject {
+            points: prompt.clicks.iter().map(|click| [click.x * image, click.y * image]).collect(),
+            labels: prompt.clicks.iter().map(|click| click.is_foreground.into()).collect(),
+            mask: prompt.previous.map(|previous| previous.values().iter().map(clamped).collect()),
+            is_ambiguous: false,
+        };
+        inputs.points.fill(&[&encoded], side);
         let (engine, features) = graphs.points()?;
-        engine.run(
-            &[
-                (tensor::PIXEL, &features.pixel),
-                (tensor::HIGH_RES[0], &features.high_res[0]),
-                (tensor::HIGH_RES[1], &features.high_res[1]),
-                (tensor::POINTS, &inputs.points),
-                (tensor::LABELS, &inputs.labels),
-                (tensor::MASK_PROMPT, &inputs.masks),
-                (tensor::HAS_MASK, &inputs.has_mask),
-            ],
-            &mut outputs.of_objects(),
-        )?;
+        inputs.points.run(engine, features, &mut outputs.of_objects())?;
         outputs.tracked(1, side)?.pop().ok_or_else(|| mismatch(prompt.frame, "the clicks have no mask"))
     }
 
@@ -428,7 +407,7 @@ impl Outputs {
             if !object_score.is_finite() || mask.iter().any(|logit| logit.is_nan()) {
                 let message = "tracker output: the engine returned values that are not finite; if the model runs in half \
                                precision, export it in fp32";
-                return Err(Error::new(ErrorKind::Execution, message));
+                return Err(Error::execution(message));
             }
             Ok(TrackedMask { mask: LogitMask::new(side, side, mask.to_vec())?, object_score, iou })
         });
@@ -445,11 +424,11 @@ fn check_side(mask: &BitMask, side: usize) -> Result<()> {
         mask.width(),
         mask.height()
     );
-    Err(Error::new(ErrorKind::Mismatch, message))
+    Err(Error::mismatch(message))
 }
 
 fn mismatch(frame: usize, why: &str) -> Error {
-    Error::new(ErrorKind::Mismatch, format!("tracking frame {frame}: {why}"))
+    Error::mismatch(format!("tracking frame {frame}: {why}"))
 }
 
 /// Provides frames by their numbers.

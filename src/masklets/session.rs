@@ -264,7 +264,7 @@ impl VideoSession {
         let (session, mut network) = self.parts();
         let step = session.prompt(kind, frame, &mut network)?;
         let shown = step.shown.into_iter().next();
-        shown.map_or(Ok(TrackedFrame::empty(frame)), |shown| join(vec![shown]))
+        shown.map_or(Ok(TrackedFrame { frame, ..TrackedFrame::default() }), |shown| join(vec![shown]))
     }
 
     /// Clicks on an object of a frame: one that is tracked is refined, another one is added under this id. With a text,

@@ -91,7 +91,7 @@ impl Sessions {
         if self.frames.is_some_and(|frames| number >= frames) {
             let message =
                 format!("frame {number} is not in the video, which was announced with {number} frames");
-            return Err(Error::new(ErrorKind::InvalidArgument, message));
+            return Err(Error::invalid_argument(message));
         }
         network.set_frame(number, frame)?;
         self.count += 1;

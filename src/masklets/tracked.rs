@@ -8,7 +8,7 @@ use ocelli_tracking::{BoundingBox, Track, TrackState};
 use crate::detection::Detection;
 use crate::mask::Mask;
 use crate::outcome::FrameOutcome;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 
 /// An object of a frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub struct TrackedObject {
 }
 
 /// A frame with its objects.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrackedFrame {
     /// The number of the frame, from 0.
     pub frame: usize,
@@ -45,7 +45,7 @@ impl TrackedFrame {
     /// video in pixels.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if a class has no label.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a class has no label.
     pub fn into_outcome(self, labels: Arc<[Arc<str>]>, size: (u32, u32)) -> Result<FrameOutcome> {
         let mut outcome = FrameOutcome {
             index: self.frame as u64,
@@ -69,7 +69,7 @@ impl TrackedFrame {
         for (index, object) in self.objects.into_iter().enumerate() {
             let TrackedObject { id, class_id, score, bbox, mask } = object;
             let label = outcome.labels.get(class_id).cloned().ok_or_else(|| {
-                Error::new(ErrorKind::InvalidArgument, format!("object {id}: class {class_id} has no label"))
+                Error::invalid_argument(format!("object {id}: class {class_id} has no label"))
             })?;
             let (age, hits) = seen(id);
             outcome.tracks.push(Track {
@@ -80,19 +80,13 @@ impl TrackedFrame {
                 age_frames: age as f32,
                 hits,
                 state: TrackState::Tracked,
-                velocity: [0.0; 2],
-                frames_since_seen: 0.0,
                 detection: Some(index),
+                ..Track::default()
             });
             outcome.detections.push(Detection { class_id, label, score, bbox, mask: Some(mask) });
         }
         outcome.tracks.sort_by_key(|track| track.id);
         Ok(())
-    }
-
-    /// A frame without objects.
-    pub(super) fn empty(frame: usize) -> Self {
-        Self { frame, objects: Vec::new(), retracted: Vec::new() }
     }
 }
 
@@ -104,7 +98,7 @@ pub(super) fn join(shown: Vec<ShownFrame>) -> Result<TrackedFrame> {
     for (class_id, shown) in shown.into_iter().enumerate() {
         if shown.frame != frame {
             let message = format!("class {class_id} shows frame {}, class 0 frame {frame}", shown.frame);
-            return Err(Error::new(ErrorKind::Mismatch, message));
+            return Err(Error::mismatch(message));
         }
         for object in shown.objects {
             let (width, height) = (object.mask.width() as f32, object.mask.height() as f32);
@@ -114,14 +108,13 @@ pub(super) fn join(shown: Vec<ShownFrame>) -> Result<TrackedFrame> {
             objects.push(TrackedObject { id, class_id, score: object.score, bbox, mask });
         }
     }
-    Ok(TrackedFrame { objects, ..TrackedFrame::empty(frame) })
+    Ok(TrackedFrame { frame, objects, retracted: Vec::new() })
 }
 
 fn to_mask(mask: &BitMask) -> Result<Mask> {
     let (width, height) = (mask.width(), mask.height());
     let (Ok(w), Ok(h), Ok(_)) = (width.try_into(), height.try_into(), u32::try_from(width * height)) else {
-        let message = format!("a mask of {width} × {height} pixels is too large");
-        return Err(Error::new(ErrorKind::InvalidArgument, message));
+        return Err(Error::invalid_argument(format!("a mask of {width} × {height} pixels is too large")));
     };
     Mask::from_run_lengths(&mask.column_runs(), w, h)
 }

@@ -31,30 +31,25 @@ pub enum ModelGraph {
 }
 
 impl ModelGraph {
-    /// Every graph.
-    pub const EVERY: [Self; 8] = [
-        Self::Backbone,
-        Self::BackboneFirst,
-        Self::BackboneSecond,
-        Self::TextEncoder,
-        Self::ExemplarEncoder,
-        Self::EncoderDecoder,
-        Self::MaskHead,
-        Self::Screen,
+    /// Every graph, in order, with its file.
+    const FILES: [(Self, &str); 8] = [
+        (Self::Backbone, file::BACKBONE),
+        (Self::BackboneFirst, file::BACKBONE_FIRST),
+        (Self::BackboneSecond, file::BACKBONE_SECOND),
+        (Self::TextEncoder, file::TEXT_ENCODER),
+        (Self::ExemplarEncoder, file::EXEMPLAR_ENCODER),
+        (Self::EncoderDecoder, file::ENCODER_DECODER),
+        (Self::MaskHead, file::MASK_HEAD),
+        (Self::Screen, file::SCREEN),
     ];
+
+    fn every() -> impl Iterator<Item = Self> {
+        Self::FILES.into_iter().map(|(graph, _)| graph)
+    }
 
     /// Its file in an exported folder.
     pub fn file(self) -> &'static str {
-        match self {
-            Self::Backbone => file::BACKBONE,
-            Self::BackboneFirst => file::BACKBONE_FIRST,
-            Self::BackboneSecond => file::BACKBONE_SECOND,
-            Self::TextEncoder => file::TEXT_ENCODER,
-            Self::ExemplarEncoder => file::EXEMPLAR_ENCODER,
-            Self::EncoderDecoder => file::ENCODER_DECODER,
-            Self::MaskHead => file::MASK_HEAD,
-            Self::Screen => file::SCREEN,
-        }
+        Self::FILES[self as usize].1
     }
 
     /// Its name: the file name without the extension.
@@ -64,7 +59,7 @@ impl ModelGraph {
 
     /// The graph in a file of an exported folder.
     pub fn of_file(name: &str) -> Option<Self> {
-        Self::EVERY.into_iter().find(|graph| graph.file() == name)
+        Self::every().find(|graph| graph.file() == name)
     }
 
     /// `true` for the backbone or half of it.
@@ -79,7 +74,7 @@ impl ModelGraph {
 
     /// All graphs of a model.
     pub fn all_of(manifest: &Manifest) -> Vec<Self> {
-        Self::EVERY.into_iter().filter(|graph| manifest.files.contains_key(graph.file())).collect()
+        Self::every().filter(|graph| manifest.files.contains_key(graph.file())).collect()
     }
 }
 
@@ -94,8 +89,8 @@ impl FromStr for ModelGraph {
 
     fn from_str(name: &str) -> Result<Self> {
         let wanted = name.replace('-', "_");
-        Self::EVERY.into_iter().find(|graph| graph.name() == wanted).ok_or_else(|| {
-            let names: Vec<_> = Self::EVERY.iter().map(|graph| graph.name()).collect();
+        Self::every().find(|graph| graph.name() == wanted).ok_or_else(|| {
+            let names: Vec<_> = Self::every().map(|graph| graph.name()).collect();
             let message = format!("graph {name}: no such graph; expected one of {}", names.join(", "));
             Error::invalid_argument(message)
         })
@@ -108,7 +103,7 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for graph in ModelGraph::EVERY {
+        for graph in ModelGraph::every() {
             assert_eq!(graph.to_string().parse::<ModelGraph>().ok(), Some(graph));
             assert_eq!(serde_json::to_value(graph).ok(), Some(graph.name().into()), "as in a sidecar");
         }

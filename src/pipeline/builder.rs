@@ -198,8 +198,7 @@ fn load(
         PromptInput::Objects(labels, objects) => (EmbeddedPrompts::default(), Some((labels, objects))),
     };
     if prompts.is_empty() && (given.is_none() || options.memory.is_none()) {
-        let message = "no prompts: expected at least one class to search for";
-        return Err(Error::invalid_argument(message));
+        return Err(Error::invalid_argument("no prompts: expected at least one class to search for"));
     }
     let (labels, given) = given.unzip();
     let labels = labels.unwrap_or_else(|| prompts.labels());

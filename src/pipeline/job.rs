@@ -15,9 +15,10 @@ use crate::outcome::FrameOutcome;
 use ocelli_images::DeviceFrame;
 
 /// A frame in flight, with what the stages have produced so far.
+#[derive(Default)]
 pub(super) struct Job {
     /// The time when the frame entered the pipeline.
-    pub(super) entered: Instant,
+    entered: Option<Instant>,
     /// Since when it waits for the next stage, and how long it has waited for all before.
     queued: Option<Instant>,
     pub(super) waited: Duration,
@@ -56,6 +57,11 @@ impl Job {
     /// A stage has taken the frame.
     pub(super) fn taken(&mut self) {
         self.waited += self.queued.take().map_or(Duration::ZERO, |since| since.elapsed());
+    }
+
+    /// The time since the frame entered the pipeline.
+    pub(super) fn age(&self) -> Duration {
+        self.entered.map_or(Duration::ZERO, |entered| entered.elapsed())
     }
 
     /// The bytes of its picture and its features.
@@ -127,24 +133,7 @@ impl Buffers {
         outcome.detections.clear();
         outcome.tracks.clear();
         outcome.retracted.clear();
-        Job {
-            entered,
-            queued: None,
-            waited: Duration::ZERO,
-            turn: 0,
-            device: 0,
-            ends_group: false,
-            ticket: None,
-            picture: None,
-            on_gpu: None,
-            in_tiles: false,
-            reduced: None,
-            pixels: None,
-            features: None,
-            appearances: None,
-            masks: None,
-            outcome,
-        }
+        Job { entered: Some(entered), outcome, ..Job::default() }
     }
 
     /// Returns all buffers of a finished or dropped job.

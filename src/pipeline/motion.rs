@@ -46,12 +46,6 @@ impl MotionGate {
     pub fn new(interval: Duration) -> Self {
         Self { interval, ..Self::default() }
     }
-
-    /// Sets the regions where motion does not count, see [`ignored`](Self::ignored).
-    #[must_use]
-    pub fn with_ignored(self, ignored: Vec<Vec<Vec<[f32; 2]>>>) -> Self {
-        Self { ignored, ..self }
-    }
 }
 
 /// Watches the frames of one source.
@@ -261,7 +255,7 @@ mod tests {
     #[test]
     fn regions_and_the_interval_count() {
         let half = vec![[0.0, 0.0], [0.5, 0.0], [0.5, 1.0], [0.0, 1.0]];
-        let gate = MotionGate::new(Duration::from_secs(2)).with_ignored(vec![vec![half]]);
+        let gate = MotionGate { ignored: vec![vec![half]], ..MotionGate::new(Duration::from_secs(2)) };
         for (left, expected) in [(20, 2..=2), (200, 81..=100)] {
             let mut watch = MotionWatch::new(&gate, 0);
             let mut count = 0;

@@ -199,7 +199,7 @@ struct Output<'r, 's> {
 impl Output<'_, '_> {
     fn write(&mut self, mut job: Job) -> Result<()> {
         let start = Instant::now();
-        job.outcome.times.total = start.duration_since(job.entered).as_secs_f64() * 1e3;
+        job.outcome.times.total = job.age().as_secs_f64() * 1e3;
         for sink in self.sinks.iter_mut() {
             guard(Stage::Sinks, || sink.write(&job.outcome))?;
         }

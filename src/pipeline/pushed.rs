@@ -78,17 +78,7 @@ impl Pipeline {
 
         let (preprocess, on_devices, track) =
             into_stages(loaded, &options, options.frame_rate, false, &shared);
-        let recorder = shared.clone();
-        let done = move |job: &mut Job| {
-            job.outcome.times.total = job.entered.elapsed().as_secs_f64() * 1e3;
-            // Recorded before the result can be received, so that its receiver finds it in the statistics.
-            recorder.record_out(job);
-            // A result that nobody has received yet does not hold up the next frame.
-            job.ticket = None;
-        };
         let mut others = work_of(on_devices, track, false);
-        let last = others.pop().map(|last| last.then(done));
-        others.extend(last);
         if newest_in_turn {
             let mut each = std::mem::take(&mut others);
             others.push(StageWork::new(Stage::Backbone, move |job, done| {
@@ -172,8 +162,7 @@ impl Pipeline {
             return Err(cancelled());
         }
         if self.shared.queues[0].is_closed() {
-            let message = "cannot push a frame: the pipeline was closed";
-            return Err(Error::invalid_argument(message));
+            return Err(Error::invalid_argument("cannot push a frame: the pipeline was closed"));
         }
         Ok(())
     }

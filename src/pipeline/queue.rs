@@ -87,10 +87,6 @@ impl<T> Queue<T> {
             }
             state = self.wait(state, left);
         }
-        self.remove(state)
-    }
-
-    fn remove(&self, mut state: MutexGuard<'_, State<T>>) -> Option<T> {
         let item = state.items.pop_front()?;
         if let Some((stage, stats)) = &self.stage {
             stats.unqueued(*stage, state.items.len());

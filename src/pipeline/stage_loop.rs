@@ -41,16 +41,6 @@ impl StageWork {
             Ok(())
         })
     }
-
-    /// The same, with `finish` for each frame that leaves.
-    pub(super) fn then(self, mut finish: impl FnMut(&mut Job) + Send + 'static) -> Self {
-        let Self { stage, mut work, .. } = self;
-        Self::new(stage, move |job, done| {
-            let worked = work(job, done);
-            done.iter_mut().for_each(&mut finish);
-            worked
-        })
-    }
 }
 
 /// The state that the threads of a pipeline share: its queues, its buffers, and why it ended.
@@ -239,6 +229,13 @@ impl StageLoop {
 
     /// Adds a frame to a queue; `false` if the queue takes no more.
     pub(super) fn pass_on(&self, mut job: Job, queue: &Queue<Job>) -> bool {
+        if queue.stage().is_none() {
+            // Recorded before the result can be received, so that its receiver finds it in the statistics.
+            job.outcome.times.total = job.age().as_secs_f64() * 1e3;
+            self.record_out(&job);
+            // A result that nobody has received yet does not hold up the next frame.
+            job.ticket = None;
+        }
         job.wait();
         match queue.push(job, || !self.is_stopping() || self.is_decoded(queue)) {
             Ok(None) => true,
@@ -280,7 +277,7 @@ impl StageLoop {
     /// Records a finished frame.
     pub(super) fn record_out(&self, job: &Job) {
         let outcome = &job.outcome;
-        self.stats.frame_out(job.entered, job.waited, outcome.detected, outcome.detections.len());
+        self.stats.frame_out(job.age(), job.waited, outcome.detected, outcome.detections.len());
         tracing::debug!(
             frame = outcome.index,
             detections = outcome.detections.len(),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ocelli_tracking::{Appearances, ByteTracker, ByteTrackerOptions, TrackerDetection};
+use ocelli_tracking::{Appearances, ByteTracker, ByteTrackerOptions, TrackerDetection, frames_between};
 
 use super::FramePolicy;
 use super::class_budget::ClassBudget;
@@ -413,13 +413,6 @@ impl Stream {
             None => index.saturating_sub(last_index) as f32,
         }
     }
-}
-
-/// Time stamps are rounded to nanoseconds or milliseconds, so a value close to a whole number of frames is rounded to it.
-fn frames_between(last: Duration, now: Duration, frame_rate: f64) -> f32 {
-    let frames = now.saturating_sub(last).as_secs_f64() * frame_rate;
-    let whole = frames.round();
-    (if whole >= 1.0 && (frames - whole).abs() < 0.05 { whole } else { frames }) as f32
 }
 
 /// Produces the pictures that the sinks ask for.

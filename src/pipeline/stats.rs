@@ -220,17 +220,16 @@ impl StatsRecorder {
         records.counts.frames_out -= 1;
     }
 
-    pub(crate) fn frame_out(&self, entered: Instant, waited: Duration, detected: bool, detections: usize) {
-        let now = Instant::now();
+    pub(crate) fn frame_out(&self, age: Duration, waited: Duration, detected: bool, detections: usize) {
         let mut records = locked(&self.0);
         if records.recent.len() == RECENT {
             records.recent.pop_front();
         }
-        records.recent.push_back(now);
+        records.recent.push_back(Instant::now());
         records.counts.frames_out += 1;
         records.counts.frames_detected += u64::from(detected);
         records.counts.detections += detections as u64;
-        records.latency.add(now.duration_since(entered));
+        records.latency.add(age);
         records.queued.add(waited);
     }
 
@@ -266,7 +265,7 @@ mod tests {
             stats.frame_in(start);
             stats.queued(Stage::Backbone, depth);
             stats.stage(Stage::Backbone, Duration::from_millis(20));
-            stats.frame_out(start, Duration::ZERO, depth == 1, 3);
+            stats.frame_out(start.elapsed(), Duration::ZERO, depth == 1, 3);
         }
         stats.unqueued(Stage::Backbone, 0);
         stats.frame_dropped();

@@ -57,7 +57,7 @@ fn suppression_equals_torchvision() {
         let mut candidates: Vec<Candidate> =
             scored.map(|(query, (&bbox, &score))| Candidate { class_id: 0, query, score, bbox }).collect();
         candidates.sort_unstable_by(Candidate::order);
-        suppress(&mut candidates, case.iou, |candidate| &candidate.bbox);
+        suppress(&mut candidates, case.iou, |candidate| candidate.bbox);
         let kept: Vec<usize> = candidates.iter().map(|candidate| candidate.query).collect();
         if kept != case.keep {
             failures.push(format!("case {index}, IoU {}: expected {:?}, got {kept:?}", case.iou, case.keep));

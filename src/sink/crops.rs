@@ -21,7 +21,6 @@ const MAX_NAME_BYTES: usize = 80;
 pub struct Crops {
     folder: PathBuf,
     of_tracks: bool,
-    cut: Vec<u8>,
 }
 
 impl Crops {
@@ -30,7 +29,7 @@ impl Crops {
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) if `folder` is a file.
     pub fn create(folder: &Path, of_tracks: bool) -> Result<Self> {
-        Ok(Self { folder: check_folder(folder)?, of_tracks, cut: Vec::new() })
+        Ok(Self { folder: check_folder(folder)?, of_tracks })
     }
 
     /// Writes `dog/NAME-0.jpg`, `dog/NAME-1.jpg` and so on for the detections in an image.
@@ -56,12 +55,11 @@ impl Crops {
         let (left, top) = (x1.floor() as u32, y1.floor() as u32);
         let (right, bottom) = ((x2.ceil() as u32).min(width), (y2.ceil() as u32).min(height));
         let (width, height) = (right - left, bottom - top);
-        self.cut.clear();
-        for row in picture.view().rows().skip(top as usize).take(height as usize) {
-            self.cut.extend_from_slice(&row[3 * left as usize..3 * right as usize]);
-        }
+        let stride = 3 * picture.width() as usize;
+        let start = top as usize * stride + 3 * left as usize;
+        let cut = ImageView::with_stride(width, height, stride, &picture.as_rgb8()[start..])?;
         create_folder(folder)?;
-        write_picture(&folder.join(name), ImageView::new(width, height, &self.cut)?)
+        write_picture(&folder.join(name), cut)
     }
 }
 

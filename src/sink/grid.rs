@@ -1,10 +1,10 @@
 //! The annotated frames of several sources side by side.
 
+use super::picture::letterboxed;
 use super::{Pictures, Sink};
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
 use ocelli_error::{Error, Result};
-use ocelli_resize::Scaler;
 use std::time::Duration;
 
 /// The widest grid in pixels.
@@ -17,15 +17,14 @@ const SLACK: Duration = Duration::from_millis(1);
 /// The grid has as many columns as rows, or one more. All cells are as large as the [first](Grid::with_frame_size) source's
 /// frames, or smaller if the grid would be wider than 1920 pixels; a frame is scaled to fit into its cell. The inner sinks get a picture for each frame interval,
 /// without detections: its time is the latest of all sources.
+#[derive(Default)]
 pub struct Grid<'s> {
     sinks: Vec<Box<dyn Sink + 's>>,
     columns: u32,
     rows: u32,
     interval: Duration,
     cell: Option<(u32, u32)>,
-    picture: Vec<u8>,
-    scaler: Scaler,
-    scaled: Vec<u8>,
+    picture: Image,
     time: Duration,
     written: Option<(u64, Duration)>,
     /// Set while the grid shows a frame that was not passed on.
@@ -46,19 +45,8 @@ impl<'s> Grid<'s> {
             return Err(Error::invalid_argument(message));
         };
         let columns = (1..).find(|columns| columns * columns >= sources).unwrap_or(1);
-        Ok(Self {
-            sinks,
-            columns: columns as u32,
-            rows: sources.div_ceil(columns) as u32,
-            interval,
-            cell: None,
-            picture: Vec::new(),
-            scaler: Scaler::default(),
-            scaled: Vec::new(),
-            time: Duration::ZERO,
-            written: None,
-            changed: false,
-        })
+        let (columns, rows) = (columns as u32, sources.div_ceil(columns) as u32);
+        Ok(Self { sinks, columns, rows, interval, ..Self::default() })
     }
 
     /// Makes the cells as large as frames of this width and height, if neither is 0. By default they are as large as the first
@@ -78,42 +66,28 @@ impl<'s> Grid<'s> {
     }
 
     /// Scales a frame into its cell.
-    fn place(&mut self, number: usize, frame: &Image) -> Result<()> {
-        let (columns, rows) = (self.columns, self.rows);
+    fn place(&mut self, number: u32, frame: &Image) -> Result<()> {
         let (width, height) = self.cell.unwrap_or_else(|| self.cell_for(frame.width(), frame.height()));
         self.cell = Some((width, height));
-        let row_bytes = (3 * width * columns) as usize;
-        self.picture.resize(row_bytes * (height * rows) as usize, 0);
-        let scale =
-            (f64::from(width) / f64::from(frame.width())).min(f64::from(height) / f64::from(frame.height()));
-        let side = |side: u32, most: u32| ((f64::from(side) * scale).round() as u32).clamp(1, most);
-        let (w, h) = (side(frame.width(), width), side(frame.height(), height));
-        self.scaled.resize(3 * (w * h) as usize, 0);
-        let size = (frame.width(), frame.height());
-        self.scaler.run_into(frame.as_rgb8(), size, &mut self.scaled, (w, h))?;
-        let number = number as u32;
-        let (left, top) = (number % columns * width, number / columns * height);
-        for y in 0..height {
-            let start = (top + y) as usize * row_bytes + 3 * left as usize;
-            self.picture[start..start + 3 * width as usize].fill(0);
+        let size = (width * self.columns, height * self.rows);
+        if (self.picture.width(), self.picture.height()) != size {
+            self.picture = Image::filled(size.0, size.1, [0; 3])?;
         }
-        let (left, top) = (left + (width - w) / 2, top + (height - h) / 2);
-        for (y, row) in (0..h).zip(self.scaled.chunks_exact(3 * w as usize)) {
-            let start = (top + y) as usize * row_bytes + 3 * left as usize;
-            self.picture[start..start + row.len()].copy_from_slice(row);
-        }
+        let (left, top) = (number % self.columns * width, number / self.columns * height);
+        self.picture.place(&letterboxed(frame, (width, height))?, [left, top, width, height]);
         Ok(())
     }
 
     fn pass_on(&mut self) -> Result<()> {
-        let Some((width, height)) = self.cell else { return Ok(()) };
-        let size = (width * self.columns, height * self.rows);
+        if self.picture.width() == 0 {
+            return Ok(());
+        }
         let index = self.written.map_or(0, |(index, _)| index + 1);
         let outcome = FrameOutcome {
             index,
             time: self.time,
-            size,
-            annotated: Some(Image::from_rgb8(size.0, size.1, self.picture.clone())?),
+            size: (self.picture.width(), self.picture.height()),
+            annotated: Some(self.picture.clone()),
             ..FrameOutcome::default()
         };
         self.written = Some((index, self.time));
@@ -132,7 +106,7 @@ impl Sink for Grid<'_> {
         self.time = self.time.max(outcome.time);
         let number = outcome.origin.as_ref().map_or(0, |origin| origin.number);
         if number < (self.columns * self.rows) as usize {
-            self.place(number, picture)?;
+            self.place(number as u32, picture)?;
             self.changed = true;
         }
         let interval = self.interval.saturating_sub(SLACK);

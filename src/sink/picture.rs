@@ -6,7 +6,7 @@ use image::ImageFormat;
 
 use super::{Pictures, Sink};
 use crate::atomic_file::{create_folder, write_atomically};
-use crate::image::{ImageView, has_image_extension};
+use crate::image::{Image, ImageView, has_image_extension};
 use crate::outcome::FrameOutcome;
 use ocelli_error::{Error, ErrorKind, Result};
 
@@ -24,6 +24,13 @@ pub fn check_picture_file(path: &Path) -> Result<()> {
     }
     let message = format!("{}: unsupported picture format; use .png, .jpg or .webp", path.display());
     Err(Error::invalid_argument(message))
+}
+
+/// Scales a picture to fit into a black page of another size, centred.
+pub(super) fn letterboxed(picture: &Image, (width, height): (u32, u32)) -> Result<Image> {
+    let mut page = Image::filled(width, height, [0; 3])?;
+    page.place(&picture.fitted((width, height))?, [0, 0, width, height]);
+    Ok(page)
 }
 
 /// Writes a picture in the format that the name's extension means, or as PNG if it has none.

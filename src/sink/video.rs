@@ -7,6 +7,7 @@ use std::time::Duration;
 use ocelli_opencv::{Ffmpeg, Recording, Writer, remux};
 use tempfile::NamedTempFile;
 
+use super::picture::letterboxed;
 use super::{Pictures, Sink};
 use crate::atomic_file::{part_of, without_temporary_name};
 use crate::image::Image;
@@ -284,7 +285,7 @@ impl OpenFile {
         let picture = if (picture.width(), picture.height()) == self.size {
             picture
         } else {
-            fitted = fit(picture, self.size)?;
+            fitted = letterboxed(picture, self.size)?;
             &fitted
         };
         let Self { encoded: bytes, row_bytes, .. } = self;
@@ -316,13 +317,6 @@ fn container_of(path: &Path) -> Option<&'static Container> {
         None => (&CONTAINERS, path.extension()?.to_string_lossy().to_lowercase()),
     };
     table.iter().find(|known| known.name == name)
-}
-
-/// Scales a picture to fit into a black page of another size, centred.
-fn fit(picture: &Image, (width, height): (u32, u32)) -> Result<Image> {
-    let mut page = Image::filled(width, height, [0; 3])?;
-    page.place(&picture.fitted((width, height))?, [0, 0, width, height]);
-    Ok(page)
 }
 
 /// Encodes two small frames.

@@ -86,19 +86,12 @@ pub fn open_video_with(path: &Path, options: &InputOptions) -> Result<Box<dyn So
     Ok(Box::new(source))
 }
 
-/// Opens a camera by its index, from 0.
+/// Opens a camera by its index, from 0, with options of FFmpeg such as `video_size` and `framerate`.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] if there is no such camera, another program uses it, or FFmpeg's library for cameras is missing.
-pub fn open_camera(index: u32) -> Result<Box<dyn Source>> {
-    open_camera_with(index, &InputOptions::default())
-}
-
-/// [`open_camera`] with options of FFmpeg, such as `video_size` and `framerate`.
-///
-/// # Errors
-/// Those of [`open_camera`], and for options that the camera does not have.
-pub fn open_camera_with(index: u32, options: &InputOptions) -> Result<Box<dyn Source>> {
+/// [`ErrorKind::Unavailable`] if there is no such camera, another program uses it, it does not have an option, or FFmpeg's library for
+/// cameras is missing.
+pub fn open_camera(index: u32, options: &InputOptions) -> Result<Box<dyn Source>> {
     let name = format!("camera {index}");
     if cfg!(target_os = "macos") {
         return open_device(name, "avfoundation", &index.to_string(), options);
@@ -121,24 +114,15 @@ fn open_device(name: String, kind: &str, device: &str, options: &InputOptions) -
     Ok(Box::new(source))
 }
 
-/// Opens a stream by its URL: `rtsp://…`, `http://…` and the other protocols of FFmpeg.
+/// Opens a stream by its URL: `rtsp://…`, `http://…` and the other protocols of FFmpeg. Cancelling ends what waits for the server.
 ///
-/// A file on a server (see [`StreamKind::of_url`]) provides every frame, and to end early is an error. All other streams
-/// are live: frames are timed by the stream's clock if it keeps time with this machine's, else by their arrival, and the end is
-/// an error.
+/// A file on a server provides every frame, and to end early is an error. All other streams are live: frames are timed by the
+/// stream's clock if it keeps time with this machine's, else by their arrival, and the end is an error. Without a `kind` the URL
+/// decides (see [`StreamKind::of_url`]), and then whether its length is known.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if nothing answers in time, or the answer is not a video.
-pub fn open_stream(url: &str, timeouts: StreamTimeouts) -> Result<Box<dyn Source>> {
-    open_stream_as(url, None, timeouts, &InputOptions::default(), Cancellation::new())
-}
-
-/// As [`open_stream`], for a stream whose kind is known; `None` lets the URL decide, and then whether its length is known.
-/// Cancelling ends what waits for the server.
-///
-/// # Errors
-/// As [`open_stream`].
-pub fn open_stream_as(
+pub fn open_stream(
     url: &str,
     kind: Option<StreamKind>,
     timeouts: StreamTimeouts,

@@ -22,8 +22,8 @@ pub use ocelli_images::rows::MAX_TILED_PIXELS;
 pub struct PictureFile(Source);
 
 enum Source {
-    Png(Box<Band<PngRows>>),
-    Tiff(Box<Band<TiffRows<File>>>),
+    /// Read in parts.
+    Rows(Box<dyn Regions + Send>),
     Whole(Image),
 }
 
@@ -42,12 +42,12 @@ impl PictureFile {
             file.by_ref().take(8).read_to_end(&mut start).map_err(failed)?;
         }
         let opened = match &start[..] {
-            [0x89, b'P', b'N', b'G', ..] => in_rows(PngRows::open, &file, &name).map(Source::Png),
-            start if is_tiff(start) => in_rows(TiffRows::open, &file, &name).map(Source::Tiff),
+            [0x89, b'P', b'N', b'G', ..] => in_rows(PngRows::open, &file, &name),
+            start if is_tiff(start) => in_rows(TiffRows::open, &file, &name),
             _ => Err(None),
         };
         match opened {
-            Ok(source) => Ok(Self(source)),
+            Ok(rows) => Ok(Self(Source::Rows(rows))),
             Err(Some(error)) => Err(error),
             Err(None) => {
                 if !start.is_empty() {
@@ -62,11 +62,11 @@ impl PictureFile {
 }
 
 /// The rows of a file, or `None` for a file that is not in rows.
-fn in_rows<R: FileRows>(
+fn in_rows<R: FileRows + Send + 'static>(
     open: fn(&File) -> Result<R, Refused>,
     file: &File,
     name: &str,
-) -> Result<Box<Band<R>>, Option<Error>> {
+) -> Result<Box<dyn Regions + Send>, Option<Error>> {
     let opened = guarded(name, || match open(file) {
         Ok(rows) => Ok(Some(rows)),
         Err(Refused::NotInRows) => Ok(None),
@@ -81,24 +81,21 @@ fn in_rows<R: FileRows>(
 impl Regions for PictureFile {
     fn size(&self) -> (u32, u32) {
         match &self.0 {
-            Source::Png(band) => band.size(),
-            Source::Tiff(band) => band.size(),
+            Source::Rows(band) => band.size(),
             Source::Whole(image) => (image.width(), image.height()),
         }
     }
 
     fn region(&mut self, region: Region) -> Result<FrameView<'_>> {
         match &mut self.0 {
-            Source::Png(band) => band.region(region),
-            Source::Tiff(band) => band.region(region),
+            Source::Rows(band) => band.region(region),
             Source::Whole(image) => super::part_of((&*image).into(), region),
         }
     }
 
     fn whole(&mut self, side: u32) -> Result<FrameView<'_>> {
         match &mut self.0 {
-            Source::Png(band) => band.whole(side),
-            Source::Tiff(band) => band.whole(side),
+            Source::Rows(band) => band.whole(side),
             Source::Whole(image) => Ok((&*image).into()),
         }
     }

@@ -14,7 +14,7 @@ use ocelli_tracking::BoundingBox;
 use super::Region;
 use crate::detection::Detection;
 use crate::mask::SemanticMap;
-use crate::postprocess::{self, PostProcessOptions};
+use crate::postprocess::PostProcessOptions;
 use ocelli_error::Result;
 
 /// The least intersection of two detections of an object, as a share of the smaller one.
@@ -131,8 +131,9 @@ fn order(a: &Detection, b: &Detection) -> Ordering {
 /// Puts detections in order and drops those that overlap a better one by more than an IoU.
 fn suppress(detections: &mut Vec<Detection>, most: Option<f32>) {
     detections.sort_by(order);
-    let Some(most) = most else { return };
-    postprocess::suppress(detections, most, |detection| &detection.bbox);
+    if let Some(most) = most {
+        ocelli_tracking::suppress(detections, most, |detection| detection.bbox);
+    }
 }
 
 /// The objects of one class.

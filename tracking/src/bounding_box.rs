@@ -121,6 +121,20 @@ impl BoundingBox {
     }
 }
 
+/// Greedy non-maximum suppression of candidates in descending order: one is dropped if its IoU with a kept one before it is
+/// above `max_iou`, as in `torchvision.ops.nms`.
+pub fn suppress<T>(sorted: &mut Vec<T>, max_iou: f32, bbox: impl Fn(&T) -> BoundingBox) {
+    let mut kept = 0;
+    for next in 0..sorted.len() {
+        let is_apart = |better: &T| bbox(better).iou(&bbox(&sorted[next])) <= max_iou;
+        if sorted[..kept].iter().all(is_apart) {
+            sorted.swap(kept, next);
+            kept += 1;
+        }
+    }
+    sorted.truncate(kept);
+}
+
 impl From<[f32; 4]> for BoundingBox {
     /// From `[x1, y1, x2, y2]`.
     fn from([x1, y1, x2, y2]: [f32; 4]) -> Self {

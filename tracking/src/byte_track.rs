@@ -90,21 +90,13 @@ impl ByteTracker {
     /// Detections with a score of NaN or below the low threshold, or with a box that is not finite or has no area, are
     /// ignored.
     pub fn update(&mut self, detections: &[TrackerDetection], dt_frames: f32) -> &[Track] {
-        self.update_where(detections, dt_frames, |_| true)
+        self.update_with(detections, &Appearances::default(), dt_frames, |_| true)
     }
 
-    /// Like [`update`](Self::update), for a frame in which the detector looked for some classes only. Unmatched tracks of
-    /// the other classes, for which `is_watched` is false, keep their state.
-    pub fn update_where(
-        &mut self,
-        detections: &[TrackerDetection],
-        dt_frames: f32,
-        is_watched: impl Fn(usize) -> bool,
-    ) -> &[Track] {
-        self.update_with(detections, &Appearances::default(), dt_frames, is_watched)
-    }
-
-    /// Like [`update_where`](Self::update_where), with what the detections look like: a track that matched nothing by overlap,
+    /// Like [`update`](Self::update), for a frame in which the detector looked for some classes only, and with what the detections
+    /// look like.
+    ///
+    /// Unmatched tracks of the classes for which `is_watched` is false keep their state. A track that matched nothing by overlap,
     /// as after it was hidden, continues with a near detection that looks like it
     /// ([`appearance_weight`](ByteTrackerOptions::appearance_weight)).
     pub fn update_with(
@@ -192,11 +184,7 @@ impl ByteTracker {
 
     /// Removes all tracks, for another video; ids start at 1 again.
     pub fn reset(&mut self) {
-        self.tracks.clear();
-        self.reported.clear();
-        self.typical = TypicalLooks::default();
-        self.last_id = 0;
-        self.frames_predicted = 0.0;
+        *self = Self { options: self.options, ..Self::default() };
     }
 
     /// Matches the unmatched tracks that `eligible` accepts with the unmatched detections of high or low score that overlap them by
@@ -233,11 +221,11 @@ impl ByteTracker {
         matcher.clear();
         for (index, followed) in self.tracks.iter().enumerate() {
             if !followed.is_detected() && eligible(followed) {
-                matcher.add_row(index, followed.track.bbox, followed.track.class_id);
+                matcher.rows.push(index, followed.track.bbox, followed.track.class_id);
             }
         }
         for index in self.candidates.left(score) {
-            matcher.add_column(index, seen.detections[index].bbox, seen.detections[index].class_id);
+            matcher.columns.push(index, seen.detections[index].bbox, seen.detections[index].class_id);
         }
     }
 
@@ -285,7 +273,7 @@ impl ByteTracker {
         matcher.clear();
         for index in self.candidates.left(Score::High) {
             if detections[index].score >= self.options.new_track_threshold() {
-                matcher.add_row(index, detections[index].bbox, detections[index].class_id);
+                matcher.rows.push(index, detections[index].bbox, detections[index].class_id);
             }
         }
         if matcher.row_count() == 0 {
@@ -293,7 +281,7 @@ impl ByteTracker {
         }
         for (index, followed) in self.tracks.iter().enumerate() {
             if followed.is_detected() {
-                matcher.add_column(index, followed.track.bbox, followed.track.class_id);
+                matcher.columns.push(index, followed.track.bbox, followed.track.class_id);
             }
         }
         matcher.suppress(self.options.duplicate_iou, self.options.match_classes);
@@ -320,7 +308,7 @@ impl ByteTracker {
         matcher.clear();
         for (index, followed) in self.tracks.iter_mut().enumerate() {
             if followed.is_detected() {
-                matcher.add_row(index, followed.track.bbox, followed.track.class_id);
+                matcher.rows.push(index, followed.track.bbox, followed.track.class_id);
             } else {
                 followed.frames_covered = 0;
             }

@@ -56,12 +56,12 @@ mod track;
 mod zones;
 
 pub use appearance::Appearances;
-pub use bounding_box::BoundingBox;
+pub use bounding_box::{BoundingBox, suppress};
 pub use byte_track::{ByteTracker, ByteTrackerOptions, MatchClasses};
 pub use camera::CameraMotion;
 pub use mot::{MotBox, MotWriter, read_mot};
 pub use ocelli_error::{Error, ErrorKind, Result};
-pub use track::{Track, TrackState, TrackerDetection};
+pub use track::{Track, TrackState, TrackerDetection, frames_between};
 pub use zones::{
     Anchor, CountingLine, Direction, LineCounts, Zone, ZoneCounter, ZoneCounts, ZoneEvent, ZoneEventKind,
     ZoneOptions, is_inside,

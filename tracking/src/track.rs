@@ -1,5 +1,7 @@
 //! The input and output of a tracker.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::BoundingBox;
@@ -17,12 +19,13 @@ pub struct TrackerDetection {
 }
 
 /// The state of a track.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum TrackState {
     /// Detected in every frame since it started, but in fewer than `min_hits` frames and never with a score of
     /// `sure_threshold`: it may be a false positive. Tentative tracks are not reported.
+    #[default]
     Tentative,
     /// Confirmed, and detected in the latest frame.
     Tracked,
@@ -31,7 +34,7 @@ pub enum TrackState {
 }
 
 /// One object over time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Track {
     /// The id of the track, counted from 1 in each tracker and never reused.
     pub id: u64,
@@ -54,4 +57,11 @@ pub struct Track {
     pub frames_since_seen: f32,
     /// The index of its detection in the slice passed to the tracker, if it was detected in this frame.
     pub detection: Option<usize>,
+}
+
+/// Time stamps are rounded to nanoseconds or milliseconds, so a value close to a whole number of frames is rounded to it.
+pub fn frames_between(last: Duration, now: Duration, frame_rate: f64) -> f32 {
+    let frames = now.saturating_sub(last).as_secs_f64() * frame_rate;
+    let whole = frames.round();
+    (if whole >= 1.0 && (frames - whole).abs() < 0.05 { whole } else { frames }) as f32
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
-use ocelli::report::{DetectionRecord, FrameReport};
+use ocelli::report::FrameReport;
 use ocelli::{Detection, Mask, StageTimes};
 use pyo3::prelude::*;
 
@@ -41,7 +41,7 @@ pub(crate) fn found_arrays<'py>(
 /// The detections in the JSON form of the programs, from the same with all digits.
 #[pyfunction]
 pub(crate) fn detections_json(py: Python<'_>, records: &str) -> PyResult<String> {
-    to_json(py, &form::<Vec<DetectionRecord>>(py, records)?)
+    to_json(py, &form::<Vec<Detection>>(py, records)?)
 }
 
 /// A frame of a video in the JSON form of the programs, from the same with all digits.

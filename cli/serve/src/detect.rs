@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use ocelli::Detection;
-use ocelli::report::{DetectionRecord, timings};
+use ocelli::report::timings;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -24,11 +24,8 @@ fn report(name: &str, answer: EngineAnswer<impl Serialize>) -> Value {
 }
 
 /// The answer about a picture with detections: an entry of `ocelli detect --json`, without the file.
-pub(crate) fn detections(
-    EngineAnswer { width, height, items, times }: EngineAnswer<Vec<Detection>>,
-) -> Value {
-    let items: Vec<DetectionRecord> = items.iter().map(Into::into).collect();
-    report("detections", EngineAnswer { width, height, items, times })
+pub(crate) fn detections(answer: EngineAnswer<Vec<Detection>>) -> Value {
+    report("detections", answer)
 }
 
 /// Detects in one picture.

@@ -219,7 +219,7 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
     let (info, source_names) = (opened.source.info().clone(), opened.names());
     if let Some(zones) = &plan.zones {
         let ignored = zones.ignored(&source_names)?;
-        plan.options.motion_gate = plan.options.motion_gate.take().map(|gate| gate.with_ignored(ignored));
+        plan.options.motion_gate.iter_mut().for_each(|gate| gate.ignored.clone_from(&ignored));
     }
     let counting = plan.zones.take().map(|zones| Counting::new(zones, &source_names)).transpose()?;
     let mut sinks = args.sinks.open(&info, source_names.len(), args.has_tracks(), &cancellation, log)?;

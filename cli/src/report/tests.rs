@@ -1,4 +1,3 @@
-use ocelli::report::DetectionRecord;
 use ocelli::{BoundingBox, Detection, Mask, StageTimes};
 use unicode_width::UnicodeWidthStr;
 
@@ -6,12 +5,12 @@ use crate::output::write_json;
 
 use super::{ImageReport, Report, timings, write_table};
 
-fn record(label: &str, score: f32, edges: [f32; 4]) -> DetectionRecord {
+fn record(label: &str, score: f32, edges: [f32; 4]) -> Detection {
     let bbox = BoundingBox::from(edges);
-    DetectionRecord::from(&Detection { class_id: 3, label: label.into(), score, bbox, mask: None })
+    Detection { class_id: 3, label: label.into(), score, bbox, mask: None }
 }
 
-fn image(detections: Vec<DetectionRecord>) -> ImageReport {
+fn image(detections: Vec<Detection>) -> ImageReport {
     let mut times = StageTimes::default();
     (times.preprocess, times.backbone, times.total) = (1.234_56, 400.0, 412.4);
     let timing_ms = timings(&times);

@@ -72,7 +72,7 @@ fn recall(full: &[FrameReport], gated: &[FrameReport]) -> f64 {
     for (full, gated) in full.iter().zip(gated) {
         for one in full.detections.iter().filter(|one| one.score > 0.5) {
             all += 1;
-            let is_same = |other: &&ocelli::report::DetectionRecord| {
+            let is_same = |other: &&ocelli::Detection| {
                 other.class_id == one.class_id && other.bbox.iou(&one.bbox) > 0.5
             };
             found += usize::from(gated.detections.iter().find(is_same).is_some());

@@ -9,8 +9,10 @@ use clap::Args;
 use dora_node_api::arrow_v59::array::{ArrayRef, LargeBinaryArray, StringArray, StructArray, UInt32Array};
 use dora_node_api::{DoraArray, Event, EventStream, MetadataParameters, Parameter};
 use ocelli::image::has_image_extension;
-use ocelli::source::{PictureFiles, StreamTimeouts, natural_order, open_camera, open_stream, open_video};
-use ocelli::{Frame, Source};
+use ocelli::source::{
+    InputOptions, PictureFiles, StreamTimeouts, natural_order, open_camera, open_stream, open_video,
+};
+use ocelli::{Cancellation, Frame, Source};
 
 /// The metadata of a frame: its index, its time since the start of the source, the time at which a live one was taken, both in
 /// nanoseconds, and its file.
@@ -73,10 +75,11 @@ pub fn run(arguments: &SourceArgs) -> anyhow::Result<()> {
 fn open(arguments: &SourceArgs) -> anyhow::Result<Box<dyn Source>> {
     let (name, path) = (&arguments.source, Path::new(&arguments.source));
     if let Ok(camera) = name.parse() {
-        return Ok(open_camera(camera)?);
+        return Ok(open_camera(camera, &InputOptions::default())?);
     }
     if name.contains("://") {
-        return Ok(open_stream(name, StreamTimeouts::default())?);
+        let (timeouts, options) = (StreamTimeouts::default(), InputOptions::default());
+        return Ok(open_stream(name, None, timeouts, &options, Cancellation::new())?);
     }
     let files = if path.is_dir() {
         let entries = std::fs::read_dir(path).with_context(|| format!("cannot read {name}"))?;

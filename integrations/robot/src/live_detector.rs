@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ocelli::tracking::{ByteTracker, ByteTrackerOptions, Track, TrackerDetection};
+use ocelli::tracking::{ByteTracker, ByteTrackerOptions, Track, TrackerDetection, frames_between};
 use ocelli::{Detector, FrameView, Prompts, Result, pipeline::FrameOutcome, stages::EmbeddedPrompts};
 
 use crate::settings::Settings;
@@ -131,11 +131,7 @@ impl LiveDetector {
     /// The time since the previous frame, in the tracker's frames.
     fn frames_since_previous(&mut self, now: Duration) -> f32 {
         let Some(last) = self.previous.replace(now) else { return 1.0 };
-        let Some(rate) = self.settings.frame_rate else { return 1.0 };
-        // Time stamps are rounded, so a value close to a whole number of frames is rounded to it.
-        let frames = now.saturating_sub(last).as_secs_f64() * rate;
-        let whole = frames.round();
-        (if whole >= 1.0 && (frames - whole).abs() < 0.05 { whole } else { frames }) as f32
+        self.settings.frame_rate.map_or(1.0, |rate| frames_between(last, now, rate))
     }
 }
 

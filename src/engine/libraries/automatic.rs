@@ -59,7 +59,7 @@ pub(in crate::engine) fn start(options: &EngineOptions, format: ModelFormat) -> 
             EngineKind::Cpu
         );
     }
-    if CANDIDATES.contains(&OPENVINO) && !format.runs_on(OPENVINO) {
+    if !format.runs_on(OPENVINO) {
         tracing::info!(
             "engine auto: {OPENVINO} is left out: it runs fp32, bf16 and int8 with standard operators"
         );

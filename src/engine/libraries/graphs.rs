@@ -6,7 +6,7 @@ use ocelli_engines::onnxruntime::{CoreMlOptions, CudaOptions, ExecutionProvider,
 use ocelli_export::contract::{dim, file, hex};
 use sha2::{Digest, Sha256};
 
-use super::{EngineKind, GraphSizes};
+use super::EngineKind;
 use crate::cache::{cache_folder, remembered_hash, sha256_of_file};
 use ocelli_error::{Error, Result};
 
@@ -23,7 +23,7 @@ pub(super) struct Graph<'g> {
     pub(super) tf32: bool,
     /// Classes that are decoded at once.
     pub(super) class_chunk: usize,
-    pub(super) sizes: Option<GraphSizes>,
+    pub(super) context_length: Option<usize>,
 }
 
 impl Graph<'_> {
@@ -71,8 +71,8 @@ impl Graph<'_> {
     }
 
     fn fixed(&self) -> Vec<(&'static str, usize)> {
-        let Some(sizes) = self.sizes else { return Vec::new() };
-        let tokens = (dim::PROMPT_TOKENS, sizes.context_length + APPENDED_TOKENS);
+        let Some(context_length) = self.context_length else { return Vec::new() };
+        let tokens = (dim::PROMPT_TOKENS, context_length + APPENDED_TOKENS);
         if self.is_any_of(&[file::TEXT_ENCODER]) {
             vec![(dim::CLASSES, 1)]
         } else if self.is_any_of(&[file::ENCODER_DECODER]) {
@@ -124,8 +124,7 @@ mod tests {
     use super::*;
 
     fn graph(path: &Path, kind: EngineKind) -> Graph<'_> {
-        let sizes = Some(GraphSizes { context_length: 32, queries: 200 });
-        Graph { path, kind, tf32: false, class_chunk: 4, sizes }
+        Graph { path, kind, tf32: false, class_chunk: 4, context_length: Some(32) }
     }
 
     #[test]

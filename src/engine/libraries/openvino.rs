@@ -8,7 +8,7 @@ use ocelli_engines::{Engine, cpu_description};
 use ocelli_export::contract::{Precision, Target, file};
 
 use super::graphs::{bytes_of, cache_of_compiled};
-use super::{Computing, EngineOptions, GraphSizes, Loader};
+use super::{Computing, EngineOptions, Loader};
 use ocelli_error::{Error, ErrorKind, Result};
 
 /// Inputs of a product with 8-bit weights that share a scale, for exported models that have such weights.
@@ -77,7 +77,7 @@ impl OpenVinoLoader {
 }
 
 impl Loader for OpenVinoLoader {
-    fn load(&self, graph: &Path, _: Option<GraphSizes>, _: usize) -> Result<Box<dyn Engine>> {
+    fn load(&self, graph: &Path, _: Option<usize>, _: usize) -> Result<Box<dyn Engine>> {
         let mut builder = OpenVinoEngine::builder(&self.runtime)
             .with_device(self.device)
             .with_threads(self.threads)

@@ -95,7 +95,7 @@ impl SessionSource {
         let (name, count) = (info.name.clone(), info.frame_count.filter(|_| !info.estimates_frames));
         let mut frame = Frame::default();
         if !source.read_into(&mut frame)? {
-            return Err(Error::new(ErrorKind::InvalidData, format!("{name}: the video has no frames")));
+            return Err(Error::invalid_data(format!("{name}: the video has no frames")));
         }
         let (width, height) = (frame.image.width(), frame.image.height());
         let count = match count {
@@ -253,7 +253,7 @@ fn missing(name: &str, number: usize, found: usize, announced: usize) -> Error {
         "frame {number}, {name}: the video ends after {found} of the {announced} frames that it announces; limit the run \
          with max_frames, or repair the file"
     );
-    Error::new(ErrorKind::InvalidData, message)
+    Error::invalid_data(message)
 }
 
 fn check_size(name: &str, number: usize, image: &Image, shape: VideoShape) -> Result<()> {

@@ -287,7 +287,7 @@ impl Reader {
     /// # Errors
     /// If no frame of this size was read, or its pixels cannot be converted.
     pub fn convert(&mut self, rgb: &mut [u8]) -> Result<()> {
-        check_room(self.size, rgb)?;
+        check_size(self.size, rgb)?;
         // SAFETY: the reader is open and has a frame of this size, and the function writes as many bytes as it has pixels.
         let code = unsafe { (self.ffmpeg.0.convert)(self.reader.as_ptr(), rgb.as_mut_ptr()) };
         self.ffmpeg.flag(code).map(drop)
@@ -355,7 +355,7 @@ impl KeptFrame {
     /// # Errors
     /// If the room is for another size, or its pixels cannot be copied or converted.
     pub fn convert(&self, rgb: &mut [u8]) -> Result<()> {
-        check_room(self.size, rgb)?;
+        check_size(self.size, rgb)?;
         // SAFETY: the frame has this size, and the function writes as many bytes as it has pixels.
         let code = unsafe { (self.ffmpeg.0.kept_convert)(self.kept.as_ptr(), rgb.as_mut_ptr()) };
         self.ffmpeg.flag(code).map(drop)
@@ -369,10 +369,10 @@ impl Drop for KeptFrame {
     }
 }
 
-/// Checks that a buffer has room for the pixels of a frame.
-fn check_room((width, height): (u32, u32), rgb: &[u8]) -> Result<()> {
+/// Checks that a buffer has as many bytes as the pixels of a frame.
+fn check_size((width, height): (u32, u32), rgb: &[u8]) -> Result<()> {
     if rgb.is_empty() || rgb.len() != 3 * width as usize * height as usize {
-        return Err(format!("expected room for {width}x{height} pixels, got {} bytes", rgb.len()));
+        return Err(format!("expected {width}x{height} pixels, got {} bytes", rgb.len()));
     }
     Ok(())
 }
@@ -456,10 +456,7 @@ impl Writer {
     /// # Errors
     /// If the frame has another size, or it cannot be encoded or written.
     pub fn write(&mut self, rgb: &[u8], time: Duration) -> Result<()> {
-        let (width, height) = self.size;
-        if rgb.len() != 3 * width as usize * height as usize {
-            return Err(format!("expected {width}x{height} pixels, got {} bytes", rgb.len()));
-        }
+        check_size(self.size, rgb)?;
         let time = i64::try_from(time.as_nanos()).map_err(|_| "the time is too late".to_owned())?;
         // SAFETY: the writer is open, and the pixels are as many as the sides say; the function only reads them.
         self.ffmpeg.flag(unsafe { (self.ffmpeg.0.write)(self.writer.as_ptr(), rgb.as_ptr(), time) }).map(drop)

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::marker::PhantomData;
 
 use crate::calls::{self, WindowTable};
-use crate::{Result, flag, side};
+use crate::{Result, check_size, flag, side};
 
 /// The loaded library of windows.
 #[derive(Debug, Clone, Copy)]
@@ -58,9 +58,7 @@ impl Window {
     /// # Errors
     /// If the sizes differ, or OpenCV fails.
     pub fn show(&mut self, pixels: &[u8], width: u32, height: u32) -> Result<()> {
-        if pixels.len() != 3 * width as usize * height as usize {
-            return Err(format!("expected {width}x{height} pixels, got {} bytes", pixels.len()));
-        }
+        check_size((width, height), pixels)?;
         let table = self.opencv.0;
         // SAFETY: the string ends with a null byte, and the pixels are as many as the sides say; OpenCV copies them.
         let shown =

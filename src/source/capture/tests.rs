@@ -312,8 +312,8 @@ fn a_stream_that_is_silent_ends_when_it_is_cancelled() {
         cancels.cancel();
         (connection, Instant::now())
     });
-    let error = open_stream_as(&url, None, StreamTimeouts::default(), &InputOptions::default(), cancellation)
-        .map(drop);
+    let error =
+        open_stream(&url, None, StreamTimeouts::default(), &InputOptions::default(), cancellation).map(drop);
     // First: the server waits as long as nobody connects.
     assert_eq!(error.map_err(|e| e.kind()), Err(ErrorKind::Cancelled));
     let (_, cancelled) = server.join().expect("it is cancelled");

@@ -1,8 +1,7 @@
 //! The detections of a frame by score.
 
-use crate::BoundingBox;
+use crate::bounding_box::suppress;
 use crate::byte_track::ByteTrackerOptions;
-use crate::overlaps::Overlaps;
 use crate::track::TrackerDetection;
 
 /// The side of the track threshold on which a score is.
@@ -19,10 +18,8 @@ pub(crate) struct Candidates {
     order: Vec<usize>,
     /// The number of high scores in `order`.
     high_count: usize,
-    /// Set for a detection, by its index, that is matched or suppressed.
+    /// Set for a detection, by its index, that is matched.
     taken: Vec<bool>,
-    boxes: Vec<BoundingBox>,
-    overlaps: Overlaps,
 }
 
 impl Candidates {
@@ -38,27 +35,10 @@ impl Candidates {
         self.order
             .sort_unstable_by(|&a, &b| detections[b].score.total_cmp(&detections[a].score).then(a.cmp(&b)));
         if let Some(most) = options.nms_iou {
-            self.suppress(detections, most);
+            suppress(&mut self.order, most, |&index| detections[index].bbox);
         }
         self.high_count =
             self.order.partition_point(|&index| detections[index].score >= options.track_threshold);
-    }
-
-    /// Removes detections that overlap one with a higher score by more than `most`.
-    fn suppress(&mut self, detections: &[TrackerDetection], most: f32) {
-        let Self { order, taken, boxes, overlaps, .. } = self;
-        boxes.clear();
-        boxes.extend(order.iter().map(|&index| detections[index].bbox));
-        overlaps.find(boxes, boxes, most, |row, column| row < column);
-        for (row, &index) in order.iter().enumerate() {
-            if taken[index] {
-                continue;
-            }
-            for pair in overlaps.of_row(row).iter().filter(|pair| pair.iou > most) {
-                taken[order[pair.column as usize]] = true;
-            }
-        }
-        order.retain(|&index| !taken[index]);
     }
 
     /// The unmatched detections of high or of low score.

@@ -5,7 +5,7 @@ use crate::BoundingBox;
 use crate::appearance::Look;
 use crate::camera::CameraMotion;
 use crate::kalman::BoxFilter;
-use crate::track::{Track, TrackState, TrackerDetection};
+use crate::track::{Track, TrackerDetection};
 
 /// Weight of the latest score in the score of a track.
 const LATEST_SCORE_WEIGHT: f32 = 0.7;
@@ -39,12 +39,9 @@ impl Followed {
                 class_id: detection.class_id,
                 score: detection.score,
                 bbox: detection.bbox,
-                age_frames: 0.0,
                 hits: 1,
-                state: TrackState::Tentative,
-                velocity: [0.0; 2],
-                frames_since_seen: 0.0,
                 detection: Some(index),
+                ..Track::default()
             },
             last_seen: filter.clone(),
             filter,

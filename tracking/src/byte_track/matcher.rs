@@ -8,15 +8,15 @@ use crate::overlaps::Overlaps;
 /// Two sets of boxes to match, or one to suppress duplicates in. The buffers are reused.
 #[derive(Debug, Default)]
 pub(crate) struct Matcher {
-    rows: Side,
-    columns: Side,
+    pub(crate) rows: Side,
+    pub(crate) columns: Side,
     overlaps: Overlaps,
     assignment: Assignment,
     suppressed: Vec<bool>,
 }
 
 #[derive(Debug, Default)]
-struct Side {
+pub(crate) struct Side {
     /// The caller's numbers for the boxes.
     indices: Vec<usize>,
     boxes: Vec<BoundingBox>,
@@ -30,7 +30,7 @@ impl Side {
         self.classes.clear();
     }
 
-    fn push(&mut self, index: usize, bbox: BoundingBox, class_id: usize) {
+    pub(crate) fn push(&mut self, index: usize, bbox: BoundingBox, class_id: usize) {
         self.indices.push(index);
         self.boxes.push(bbox);
         self.classes.push(class_id);
@@ -50,14 +50,6 @@ impl Matcher {
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
         self.columns.clear();
-    }
-
-    pub(crate) fn add_row(&mut self, index: usize, bbox: BoundingBox, class_id: usize) {
-        self.rows.push(index, bbox, class_id);
-    }
-
-    pub(crate) fn add_column(&mut self, index: usize, bbox: BoundingBox, class_id: usize) {
-        self.columns.push(index, bbox, class_id);
     }
 
     pub(crate) fn row_count(&self) -> usize {

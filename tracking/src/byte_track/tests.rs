@@ -3,7 +3,7 @@ mod motion;
 
 use super::{ByteTracker, ByteTrackerOptions, MatchClasses};
 use crate::test_random::Random;
-use crate::{BoundingBox, Track, TrackState, TrackerDetection};
+use crate::{Appearances, BoundingBox, Track, TrackState, TrackerDetection};
 
 fn detection(ltwh: [f32; 4], score: f32, class_id: usize) -> TrackerDetection {
     TrackerDetection { bbox: BoundingBox::from_ltwh(ltwh), score, class_id }
@@ -470,7 +470,8 @@ fn tracks_of_classes_that_were_not_looked_for_keep_their_state() {
         tracker.update(&[detection(HERE, 0.9, 0), detection(there, 0.9, 1)], 1.0);
     }
     for frame in 1..=20 {
-        let tracks = tracker.update_where(&[detection(HERE, 0.9, 0)], 1.0, |class| class == 0);
+        let tracks =
+            tracker.update_with(&[detection(HERE, 0.9, 0)], &Appearances::default(), 1.0, |class| class == 0);
         let states: Vec<_> = tracks.iter().map(|track| (track.id, track.state, track.detection)).collect();
         let expected = [(1, TrackState::Tracked, Some(0)), (2, TrackState::Tracked, None)];
         assert_eq!(states, expected, "frame {frame}");
@@ -488,7 +489,7 @@ fn predicted_frames_count_for_the_classes_of_the_next_update_only() {
         let looks = frame % 40 == 0;
         let found: &[_] = if looks { &[detection(HERE, 0.9, 0)] } else { &[] };
         let tracks = match frame % 10 {
-            0 => tracker.update_where(found, 1.0, |_| looks),
+            0 => tracker.update_with(found, &Appearances::default(), 1.0, |_| looks),
             _ => tracker.predict(1.0),
         };
         assert_eq!(ids(tracks), [1], "frame {frame}: no update has missed it");

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use crate::masklets::{BitMask, Click, ObjectId};
 
 /// The video of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VideoShape {
     /// The number of frames; `None` for a live source.
     pub frames: Option<usize>,

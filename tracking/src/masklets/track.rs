@@ -7,7 +7,7 @@ use crate::masklets::network::{MemoryInput, PointerInput, TrackBatch, TrackBucke
 use crate::masklets::{
     BankReport, LogitMask, MaskletOptions, ObjectId, PointerOrigin, PointerSlot, ReadMemory, ReadPointer,
 };
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, Result};
 use std::collections::BTreeMap;
 
 /// Tracks the groups whose objects are not given on the frame. Buckets that read equally much go in one
@@ -52,7 +52,7 @@ pub(crate) fn track_groups(
         let count = batch.objects().count();
         if masks.len() != count {
             let text = format!("{} of {count} objects were tracked on frame {frame}", masks.len());
-            return Err(Error::new(ErrorKind::Mismatch, text));
+            return Err(Error::mismatch(text));
         }
         for (id, mask) in batch.objects().zip(masks) {
             found.insert(id, checked(mask, &options)?);
@@ -83,7 +83,7 @@ pub(crate) fn check_side(mask: &LogitMask, options: &MaskletOptions) -> Result<(
     }
     let text =
         format!("the network gave a mask of {} × {}: expected {side} × {side}", mask.width(), mask.height());
-    Err(Error::new(ErrorKind::Mismatch, text))
+    Err(Error::mismatch(text))
 }
 
 fn request(
