@@ -1,5 +1,6 @@
 //! Writes each image and its label file to their paths in the data set.
 
+mod annotations;
 mod corrected;
 mod dropped;
 mod pictures;
