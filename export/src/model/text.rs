@@ -43,8 +43,8 @@ impl<'w> Plan<'w> {
         graph
     }
 
-    /// The inputs: the tokens, embedded, `[C, L, hidden]`, and the mask, `[C, L]`. A graph that does not use the mask has it, too:
-    /// the runtime passes it all the same.
+    /// The inputs: the tokens, embedded, `[C, L, hidden]`, and the mask, `[C, L]`, which the runtime passes even to a graph
+    /// that does not use it.
     pub(super) fn embedded_tokens(&self, g: &Graph<'w>, root: &str) -> [Value; 2] {
         let shape = [Dim::Named(dim::CLASSES), self.config().text.context_length.into()];
         let [ids, mask] =
