@@ -25,14 +25,14 @@ use ocelli::{
 };
 use ocelli_datasets::closest;
 
-use crate::{LogArgs, cancel_on_interrupt, status};
+use crate::{cancel_on_interrupt, check_output_file, status};
 
 pub use classes::class_names;
 pub(crate) use classes::{class_map, coco_classes, thresholds};
 pub(crate) use dart::DartArgs;
 pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
 pub(crate) use files::label_files;
-pub use files::{check_output_file, expand_images, frame_files, images_beside, is_video, videos_of};
+pub use files::{expand_images, frame_files, images_beside, is_video, videos_of};
 pub use input::InputArgs;
 pub use objects::ObjectArgs;
 pub(crate) use ocelli::atomic_file::folder_of;
@@ -187,25 +187,24 @@ impl ModelArgs {
 
     /// Says on stderr that the built-in model runs, if nobody asked for it by name, and which of the classes it does not
     /// know.
-    pub(crate) fn announce_built_in(&self, prompts: &Prompts, log: &LogArgs) {
+    pub(crate) fn announce_built_in(&self, prompts: &Prompts) {
         let engine = self.engine_files().next();
         match engine.map(|(flag, file)| (flag, Sidecar::read(file).ok().flatten())) {
             _ if self.model.is_some() => {}
-            None => status(log, BUILT_IN_MODEL_NOTE),
+            None => status(BUILT_IN_MODEL_NOTE),
             Some((flag, Some(Sidecar { model, .. }))) => {
-                status(log, &format!("model: {}, from which the file of {flag} was built", model.display()));
+                status(format!("model: {}, from which the file of {flag} was built", model.display()));
             }
             // Without a sidecar the model has to be named, which the error says.
             Some((_, None)) => {}
         }
         self.announce_unknown(
             prompts.iter().filter(|prompt| prompt.exemplars().is_empty()).map(Prompt::phrase),
-            log,
         );
     }
 
     /// Says on stderr which of these names the built-in model does not know, if it runs.
-    pub(crate) fn announce_unknown<'a>(&self, names: impl Iterator<Item = &'a str>, log: &LogArgs) {
+    pub(crate) fn announce_unknown<'a>(&self, names: impl Iterator<Item = &'a str>) {
         if !self.is_built_in() {
             return;
         }
@@ -216,10 +215,10 @@ impl ModelArgs {
                 || "`ocelli classes` lists its names".to_owned(),
                 |close| format!("did you mean \"{close}\"?"),
             );
-            status(log, &format!("the built-in model does not know \"{name}\"; {hint}"));
+            status(format!("the built-in model does not know \"{name}\"; {hint}"));
         }
         if let Some(more) = unknown.len().checked_sub(NAMED).filter(|more| *more > 0) {
-            status(log, &format!("… and {more} more names"));
+            status(format!("… and {more} more names"));
         }
     }
 

@@ -9,7 +9,7 @@ use ocelli_export::read_text;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::usage::matches_of;
+use crate::matches::matches_of;
 
 /// The name of the flag.
 const FLAG: &str = "config";

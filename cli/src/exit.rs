@@ -3,27 +3,20 @@
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use ocelli::{Error, ErrorKind};
 
 use crate::interrupt::{interrupted, on_interrupt};
 use crate::output::{diagnostic, one_line};
-use crate::{LogArgs, flags};
+use crate::{LogArgs, flags, given};
 
-/// Runs a program whose arguments are `Arguments`: sets up logging and Ctrl-C, and turns an error into one line on
-/// stderr and an exit status. The parameter that the error is about is spelled as its flag.
-pub fn run<Arguments: CommandFactory>(
-    log: &LogArgs,
-    program: impl FnOnce() -> anyhow::Result<()>,
-) -> ExitCode {
-    ExitCode::from(status_of::<Arguments>(log, program))
+/// Runs a program that has parsed its arguments: sets up logging and Ctrl-C, and turns an error into one line on stderr and an
+/// exit status. The parameter that the error is about is spelled as its flag.
+pub fn run(log: &LogArgs, program: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
+    ExitCode::from(status_of(log, program))
 }
 
 /// As [`run`], with the exit status as a number.
-pub(crate) fn status_of<Arguments: CommandFactory>(
-    log: &LogArgs,
-    program: impl FnOnce() -> anyhow::Result<()>,
-) -> u8 {
+pub(crate) fn status_of(log: &LogArgs, program: impl FnOnce() -> anyhow::Result<()>) -> u8 {
     log.start();
     ocelli::engines::report_file_limits();
     let end = on_interrupt().map_err(anyhow::Error::from).and_then(|()| program());
@@ -35,9 +28,9 @@ pub(crate) fn status_of<Arguments: CommandFactory>(
     if interrupted().is_err() && ours(&error).is_some_and(is_cancelled) {
         return 130;
     }
-    let program = Arguments::command();
     let parameter = ours(&error).and_then(Error::parameter);
-    let message = flags::with_flag(&text(&error), parameter, &program, flags::running(&program));
+    let program = given::program();
+    let message = flags::with_flag(&text(&error), parameter, program, flags::running(program));
     diagnostic(&format!("error: {message}"));
     let is_usage = ours(&error).is_some_and(|error| error.kind() == ErrorKind::InvalidArgument);
     if is_usage { 2 } else { 1 }

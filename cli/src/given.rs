@@ -6,12 +6,10 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Command, CommandFactory};
-
-use crate::program::Ocelli;
-use crate::usage::{self, matches_of};
+use clap::{ArgAction, ArgMatches, Command};
 
 static ARGUMENTS: OnceLock<Vec<OsString>> = OnceLock::new();
+static PARSED: OnceLock<(Command, ArgMatches)> = OnceLock::new();
 
 /// Sets the arguments, the program's name first, for the rest of the process; the first ones stay.
 pub(crate) fn set(arguments: Vec<OsString>) {
@@ -34,19 +32,34 @@ pub(crate) fn executable() -> std::io::Result<PathBuf> {
     }
 }
 
-/// The arguments of the command that this process runs, those of the file of `--config` included, without the options
-/// `except`, by their documented names.
-///
-/// # Errors
-/// If they are not those of a command of `ocelli`.
-pub(crate) fn given_arguments(except: &[&str]) -> anyhow::Result<Vec<OsString>> {
-    let mut program = Ocelli::command();
-    let arguments = crate::config::with_config(&program, arguments()).map_err(crate::exit::usage)?;
+/// Keeps a program and the arguments that it was given, for the rest of the process.
+pub(crate) fn set_parsed(program: Command, matches: ArgMatches) {
+    drop(PARSED.set((program, matches)));
+}
+
+fn parsed() -> &'static (Command, ArgMatches) {
+    PARSED.get().expect("a program parses its arguments first")
+}
+
+/// The program that runs.
+pub(crate) fn program() -> &'static Command {
+    &parsed().0
+}
+
+/// The command of the program that runs, with its global options, and what it was given.
+pub(crate) fn command() -> (Command, &'static ArgMatches) {
+    let (program, matches) = parsed();
+    let mut program = program.clone();
     program.build();
-    let matches = matches_of(program.clone(), arguments).map_err(|e| crate::exit::usage(usage::line(&e)))?;
     let (name, matches) = matches.subcommand().expect("a command runs");
-    let command = program.find_subcommand(name).expect("clap found it");
-    Ok(spelled(command, matches, except))
+    (program.find_subcommand(name).expect("clap found it").clone(), matches)
+}
+
+/// The arguments of the command that runs, those of the file of `--config` included, without the options `except`, by their
+/// documented names.
+pub(crate) fn given_arguments(except: &[&str]) -> Vec<OsString> {
+    let (command, matches) = command();
+    spelled(&command, matches, except)
 }
 
 fn spelled(command: &Command, matches: &ArgMatches, except: &[&str]) -> Vec<OsString> {
@@ -83,7 +96,10 @@ fn spelled(command: &Command, matches: &ArgMatches, except: &[&str]) -> Vec<OsSt
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::program::Ocelli;
 
     #[test]
     fn arguments_are_given_again() {

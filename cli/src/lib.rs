@@ -18,9 +18,9 @@
 //!
 //! fn main() -> std::process::ExitCode {
 //!     let args: Arguments = parse();
-//!     run::<Arguments>(&args.log, || {
+//!     run(&args.log, || {
 //!         let detector = detector(args.model.options()?)?.build()?;
-//!         status(&args.log, &format!("engine: {}", detector.engine()));
+//!         status(format!("engine: {}", detector.engine()));
 //!         Ok(())
 //!     })
 //! }
@@ -40,24 +40,24 @@ mod help;
 mod interrupt;
 mod loading;
 mod logging;
+mod matches;
 mod output;
+mod parse;
 #[cfg(feature = "test-support")]
 #[doc(hidden)]
 pub mod parsers;
 mod program;
 mod progress;
 pub mod report;
-mod usage;
 
 pub use args::{
-    DetectorArgs, ModelArgs, TrackerArgs, VerificationArgs, check_output_file, class_names, detector,
-    expand_images,
+    DetectorArgs, ModelArgs, TrackerArgs, VerificationArgs, class_names, detector, expand_images,
 };
 pub use exit::{run, usage};
 pub use interrupt::{cancel_on_interrupt, interrupted};
 pub use loading::load;
 pub use logging::LogArgs;
-pub use output::{print, status};
+pub use output::{check_output_file, print, status};
+pub use parse::parse;
 pub use program::Program;
 pub use progress::Progress;
-pub use usage::parse;

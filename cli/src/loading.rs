@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ocelli::{Detector, DetectorBuilder};
 
+use crate::Progress;
 use crate::interrupt::on_thread;
-use crate::{LogArgs, Progress};
 
 /// Time that a load has to end after Ctrl-C: an export into the cache removes its files.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -16,17 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// As [`DetectorBuilder::build`]; [`ErrorKind::Cancelled`](ocelli::ErrorKind::Cancelled) after Ctrl-C.
-pub fn load(builder: DetectorBuilder, log: &LogArgs) -> anyhow::Result<(Detector, Arc<Progress>)> {
-    let (mut detectors, loading) = load_devices(vec![builder], log)?;
+pub fn load(builder: DetectorBuilder) -> anyhow::Result<(Detector, Arc<Progress>)> {
+    let (mut detectors, loading) = load_devices(vec![builder])?;
     Ok((detectors.remove(0), loading))
 }
 
 /// As [`load`], for each device.
-pub(crate) fn load_devices(
-    builders: Vec<DetectorBuilder>,
-    log: &LogArgs,
-) -> anyhow::Result<(Vec<Detector>, Arc<Progress>)> {
-    let loading = Arc::new(Progress::waiting(log));
+pub(crate) fn load_devices(builders: Vec<DetectorBuilder>) -> anyhow::Result<(Vec<Detector>, Arc<Progress>)> {
+    let loading = Arc::new(Progress::waiting());
     let shown = Arc::clone(&loading);
     let build = move || {
         let build = |builder: DetectorBuilder| {

@@ -15,6 +15,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, registry};
 
+use crate::output::set_quiet;
 use crate::progress::show_stage;
 
 /// The level of diagnostics.
@@ -35,6 +36,7 @@ pub struct LogArgs {
 
 impl LogArgs {
     pub(crate) fn start(&self) {
+        set_quiet(self.quiet);
         let level = match (self.quiet, self.verbose) {
             (true, _) => "error,ocelli::terms=warn",
             (_, 0) => "warn",

@@ -3,15 +3,16 @@
 use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use ocelli::Error;
-use ocelli::atomic_file::write_atomically;
+use ocelli::atomic_file::{folder_of, write_atomically};
 use ocelli::source::without_secrets;
+use ocelli::{Error, ErrorKind};
 use ocelli_verify::VerificationReport;
-
 use serde::Serialize;
 
-use crate::{LogArgs, check_output_file};
+/// Set by `--quiet`.
+static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Writes results to stdout.
 ///
@@ -27,6 +28,24 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> anyho
 /// `true` if a path stands for stdout.
 pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
+}
+
+/// Checks before the work begins that a result can be written to `path`. `flag` is the argument that names the file.
+///
+/// # Errors
+/// [`ErrorKind::Io`] if `path` is a folder or its folder does not exist.
+pub fn check_output_file(flag: &str, path: &Path) -> ocelli::Result<()> {
+    let refuse = |why: String| Err(Error::new(ErrorKind::Io, format!("{flag}, {}: {why}", path.display())));
+    if path.is_dir() {
+        return refuse("it is a folder; name a file".into());
+    }
+    match folder_of(path) {
+        folder if !folder.exists() => {
+            refuse(format!("the folder {} does not exist; create it first", folder.display()))
+        }
+        folder if !folder.is_dir() => refuse(format!("{} is not a folder", folder.display())),
+        _ => Ok(()),
+    }
 }
 
 /// Checks before the work begins that results can be written to the files of these flags, as [`check_output_file`] does.
@@ -64,12 +83,12 @@ pub(crate) fn write_pretty_json(mut writer: impl Write, value: &impl Serialize) 
 ///
 /// # Errors
 /// If it cannot be written.
-pub(crate) fn save_json(log: &LogArgs, path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
+pub(crate) fn save_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
     if is_stdout(path) {
         return print(|out| write_json(out, value));
     }
     write_atomically(path, |file| write_json(file, value))?;
-    status(log, &format!("→ {}", path.display()));
+    status(format!("→ {}", path.display()));
     Ok(())
 }
 
@@ -78,7 +97,6 @@ pub(crate) fn save_json(log: &LogArgs, path: &Path, value: &impl Serialize) -> a
 /// # Errors
 /// If it cannot be written.
 pub(crate) fn present(
-    log: &LogArgs,
     json: Option<&Path>,
     report: &impl Serialize,
     text: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
@@ -86,7 +104,7 @@ pub(crate) fn present(
     if !json.is_some_and(is_stdout) {
         print(text)?;
     }
-    json.map_or(Ok(()), |path| save_json(log, path, report))
+    json.map_or(Ok(()), |path| save_json(path, report))
 }
 
 /// Prints the report of a comparison, and writes its JSON if there is a file for it.
@@ -116,10 +134,20 @@ pub(crate) fn write_report(path: &Path, report: &VerificationReport) -> ocelli::
     write_atomically(path, |file| write_pretty_json(file, &report.to_json()))
 }
 
+/// Sets whether only results and errors are written.
+pub(crate) fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// `true` if only results and errors are written.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
 /// Writes a line of status to stderr, unless `--quiet`.
-pub fn status(log: &LogArgs, line: &str) {
-    if !log.quiet {
-        diagnostic(line);
+pub fn status(line: impl AsRef<str>) {
+    if !is_quiet() {
+        diagnostic(line.as_ref());
     }
 }
 

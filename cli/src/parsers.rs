@@ -30,9 +30,8 @@ pub fn parse_zones(path: &Path) -> bool {
 
 /// A file of `--classes`.
 pub fn parse_classes(path: &Path) -> bool {
-    let mut log = crate::LogArgs::default();
-    log.quiet = true;
-    crate::args::class_map(&[path.to_string_lossy().into_owned()], &log).is_ok()
+    crate::output::set_quiet(true);
+    crate::args::class_map(&[path.to_string_lossy().into_owned()]).is_ok()
 }
 
 /// The file of `--config`, for `ocelli video`.

@@ -152,11 +152,11 @@ impl Program {
             Self::Ocelli => ocelli(),
             Self::DemoImage => {
                 let DemoImage { args, log } = parse();
-                status_of::<DemoImage>(&log, || detect::run(&args, &log))
+                status_of(&log, || detect::run(&args))
             }
             Self::DemoVideo => {
                 let DemoVideo { args, log } = parse();
-                status_of::<DemoVideo>(&log, || video::run(&args, &log))
+                status_of(&log, || video::run(&args))
             }
         }
     }
@@ -164,24 +164,24 @@ impl Program {
 
 fn ocelli() -> u8 {
     let Ocelli { command, log } = parse();
-    status_of::<Ocelli>(&log, || match command {
-        Command::Detect(args) => detect::run(&args, &log),
-        Command::Video(args) => video::run(&args, &log),
+    status_of(&log, || match command {
+        Command::Detect(args) => detect::run(&args),
+        Command::Video(args) => video::run(&args),
         #[cfg(feature = "serve")]
-        Command::Serve(args) => serve::run(&args, &log),
-        Command::Label(args) => label::run(&args, &log),
-        Command::Eval(args) => eval::run(&args, &log),
-        Command::Coco(args) => coco::run(&args, &log),
-        Command::Track(args) => track::run(&args, &log),
-        Command::Export(args) => export::run(&args, &log),
-        Command::BuildEngine(args) => build_engine::run(&args, &log),
-        Command::Verify(args) => verify::run(&args, &log),
-        Command::Prune(args) => prune::run(&args, &log),
+        Command::Serve(args) => serve::run(&args),
+        Command::Label(args) => label::run(&args),
+        Command::Eval(args) => eval::run(&args),
+        Command::Coco(args) => coco::run(&args),
+        Command::Track(args) => track::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::BuildEngine(args) => build_engine::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Prune(args) => prune::run(&args),
         Command::Classes(args) => classes::run(&args),
-        Command::Embed(args) => embed::run(&args, &log),
+        Command::Embed(args) => embed::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Models(args) => models::run(&args),
-        Command::Pull(args) => models::pull(&args, &log),
+        Command::Pull(args) => models::pull(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Completions(args) => completions::run(&args, programs()),
         Command::Man(args) => man::run(&args, programs()),

@@ -9,8 +9,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ocelli::locked;
 use ocelli_verify::VerificationProgress;
 
-use crate::output::{diagnostic, one_line};
-use crate::{LogArgs, interrupted, status};
+use crate::output::{diagnostic, is_quiet, one_line};
+use crate::{interrupted, status};
 
 /// Time between two lines where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
@@ -49,7 +49,6 @@ const SPINNER: &str = "{spinner} {elapsed}  {wide_msg}";
 /// Progress of work that takes more than a second. If stderr is not a terminal, a line every ten seconds.
 pub struct Progress {
     bar: ProgressBar,
-    log: LogArgs,
     lines: Option<Mutex<Lines>>,
 }
 
@@ -76,21 +75,21 @@ impl Lines {
 
 impl Progress {
     /// A bar of `total` steps; hidden with `--quiet`.
-    pub fn new(log: &LogArgs, total: u64) -> Self {
-        let bar = if log.quiet || total < 2 { ProgressBar::hidden() } else { ProgressBar::new(total) };
-        Self::styled(bar, "{bar:24} {pos}/{len}  {elapsed}, {eta} left  {wide_msg}", log, Some(total))
+    pub fn new(total: u64) -> Self {
+        let bar = if is_quiet() || total < 2 { ProgressBar::hidden() } else { ProgressBar::new(total) };
+        Self::styled(bar, "{bar:24} {pos}/{len}  {elapsed}, {eta} left  {wide_msg}", Some(total))
     }
 
     /// A spinner for steps of unknown length, shown with the first [`announce`](Self::announce).
-    pub fn waiting(log: &LogArgs) -> Self {
-        let bar = if log.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-        Self::styled(bar, SPINNER, log, None)
+    pub fn waiting() -> Self {
+        let bar = if is_quiet() { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        Self::styled(bar, SPINNER, None)
     }
 
-    fn styled(bar: ProgressBar, template: &str, log: &LogArgs, total: Option<u64>) -> Self {
+    fn styled(bar: ProgressBar, template: &str, total: Option<u64>) -> Self {
         let lines = Lines { last: Instant::now(), done: 0, total };
-        let lines = (!log.quiet && !std::io::stderr().is_terminal()).then(|| Mutex::new(lines));
-        Self { bar: bar.with_style(style(template)), log: log.clone(), lines }
+        let lines = (!is_quiet() && !std::io::stderr().is_terminal()).then(|| Mutex::new(lines));
+        Self { bar: bar.with_style(style(template)), lines }
     }
 
     /// Sets the message beside the bar.
@@ -103,7 +102,7 @@ impl Progress {
         let is_own = self.bar.is_hidden();
         let bar = match is_own {
             // Hidden by itself where stderr is no terminal.
-            true if !self.log.quiet => ProgressBar::new_spinner().with_style(style(SPINNER)),
+            true if !is_quiet() => ProgressBar::new_spinner().with_style(style(SPINNER)),
             _ => self.bar.clone(),
         };
         bar.enable_steady_tick(Duration::from_millis(120));
@@ -117,7 +116,7 @@ impl Progress {
             self.bar.enable_steady_tick(Duration::from_millis(120));
             self.bar.set_message(message.to_owned());
         } else {
-            status(&self.log, message);
+            status(message);
         }
     }
 
@@ -127,7 +126,7 @@ impl Progress {
         if !std::io::stderr().is_terminal() {
             if self.bar.message() != message {
                 self.bar.set_message(message.to_owned());
-                status(&self.log, message);
+                status(message);
             }
             return;
         }
@@ -153,7 +152,7 @@ impl Progress {
         let message = self.bar.message();
         let due = locked(lines).step(Instant::now(), &message);
         if let Some(line) = due {
-            status(&self.log, &line);
+            status(&line);
         }
     }
 
@@ -164,7 +163,7 @@ impl Progress {
 
     /// Prints a line of status above the bar, unless `--quiet`.
     pub fn status(&self, line: &str) {
-        self.suspend(|| status(&self.log, line));
+        self.suspend(|| status(line));
     }
 
     /// Hides the bar while `action` writes to the terminal.
@@ -189,8 +188,7 @@ mod tests {
 
     #[test]
     fn the_first_image_shows_its_stages() {
-        let log = LogArgs::default();
-        let progress = Progress { bar: ProgressBar::hidden(), log, lines: None };
+        let progress = Progress { bar: ProgressBar::hidden(), lines: None };
         let first = progress.first_image();
         show_stage(&"class 3 of 16");
         assert_eq!(first.bar.message(), "class 3 of 16");

@@ -7,7 +7,7 @@ use ocelli::classes::{COCO_CLASSES, Class, ClassMap};
 use ocelli::{Prompt, Result};
 use ocelli_export::read_text;
 
-use crate::{LogArgs, status};
+use crate::status;
 
 /// The classes in the values of `--classes`: phrases, which commas separate as well (`person "red apple"` and
 /// `person,red apple` mean the same), and files. A text file (`classes.txt`) has a phrase per line, a YAML file is a class
@@ -15,10 +15,10 @@ use crate::{LogArgs, status};
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if a class is blank or a file is missing or invalid.
-pub fn class_map(arguments: &[String], log: &LogArgs) -> Result<ClassMap> {
+pub fn class_map(arguments: &[String]) -> Result<ClassMap> {
     let (map, repeated) = distinct(arguments)?;
     if !repeated.is_empty() {
-        status(log, &format!("duplicate classes ignored: {}", repeated.join(", ")));
+        status(format!("duplicate classes ignored: {}", repeated.join(", ")));
     }
     Ok(map)
 }
@@ -38,8 +38,8 @@ pub(crate) fn thresholds(map: &ClassMap) -> BTreeMap<usize, f32> {
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if a class is blank or a file is missing or invalid.
-pub fn class_names(arguments: &[String], log: &LogArgs) -> Result<Vec<String>> {
-    Ok(class_map(arguments, log)?.names().map(str::to_owned).collect())
+pub fn class_names(arguments: &[String]) -> Result<Vec<String>> {
+    Ok(class_map(arguments)?.names().map(str::to_owned).collect())
 }
 
 /// The classes in order, and the duplicates. The model does not distinguish case.

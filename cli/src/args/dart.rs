@@ -6,7 +6,7 @@ use ocelli::export::config::Student;
 use ocelli::export::{Checkpoint, MaskedBranch, Pruning};
 
 use super::ModelArgs;
-use crate::{LogArgs, status, usage};
+use crate::{status, usage};
 
 /// Options of DART's programs that are not documented here.
 #[derive(Args, Clone, Debug, Default)]
@@ -51,7 +51,7 @@ impl DartArgs {
     }
 
     /// Says which of the options were not needed; `measures` is whether `--benchmark` is given.
-    pub fn announce(&self, measures: bool, log: &LogArgs) {
+    pub fn announce(&self, measures: bool) {
         let is_given = |flag: &str| crate::given::arguments().iter().any(|one| one == flag);
         let prunes = !self.skip_blocks.is_empty() || !self.mask_blocks.is_empty() || self.preset.is_some();
         for (given, line) in [
@@ -73,7 +73,7 @@ impl DartArgs {
             ),
         ] {
             if given {
-                status(log, line);
+                status(line);
             }
         }
     }

@@ -3,10 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use ocelli::atomic_file::folder_of;
 use ocelli::sink::YoloLabels;
 use ocelli::source::natural_order;
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, Result};
 use ocelli_datasets::label::{data_set_around, list_images};
 
 use crate::interrupt::until_interrupted;
@@ -42,29 +41,11 @@ pub fn frame_files(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
     until_interrupted(move || list_images(&arguments, false, &[]))
 }
 
-/// Checks before the work begins that a result can be written to `path`. `flag` is the argument that names the file.
-///
-/// # Errors
-/// [`ErrorKind::Io`] if `path` is a folder or its folder does not exist.
-pub fn check_output_file(flag: &str, path: &Path) -> Result<()> {
-    let refuse = |why: String| Err(Error::new(ErrorKind::Io, format!("{flag}, {}: {why}", path.display())));
-    if path.is_dir() {
-        return refuse("it is a folder; name a file".into());
-    }
-    match folder_of(path) {
-        folder if !folder.exists() => {
-            refuse(format!("the folder {} does not exist; create it first", folder.display()))
-        }
-        folder if !folder.is_dir() => refuse(format!("{} is not a folder", folder.display())),
-        _ => Ok(()),
-    }
-}
-
 /// Opens the label files of `--save-txt`, which are for folders of their own: in a data set they would overwrite what a
 /// person corrected.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for a folder in a data set, [`ErrorKind::Io`] if it is a file.
+/// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for a folder in a data set, [`Io`](ocelli::ErrorKind::Io) if it is a file.
 pub fn label_files(folder: &Path) -> Result<YoloLabels> {
     if let Some(data_set) = data_set_around(folder) {
         refuse!(
@@ -83,7 +64,7 @@ const EXTENSIONS: [&str; 10] = ["mp4", "mov", "mkv", "avi", "webm", "m4v", "mpg"
 /// The videos of a folder or a pattern, in natural order; empty for what names a file, and where there are none.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for an invalid pattern, [`ErrorKind::Io`] if a folder cannot be read.
+/// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for an invalid pattern, [`Io`](ocelli::ErrorKind::Io) if a folder cannot be read.
 pub fn videos_of(named: &Path) -> Result<Vec<PathBuf>> {
     let mut found: Vec<PathBuf> = if named.is_dir() {
         let entries = named.read_dir().map_err(|e| Error::io("cannot read the folder", named, e))?;

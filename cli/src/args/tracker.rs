@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
     use crate::flags::with_flag;
-    use crate::usage::matches_of;
+    use crate::matches::matches_of;
 
     #[derive(Parser)]
     struct Arguments {

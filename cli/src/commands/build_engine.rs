@@ -13,7 +13,7 @@ use ocelli_verify::tensorrt::{BuildEvent, BuildOptions, BuiltEngine, EngineReque
 
 use crate::args::{INPUT, MODEL, OUTPUT};
 use crate::output::{check_outputs, conclude, write_report};
-use crate::{LogArgs, Progress, VerificationArgs, cancel_on_interrupt, interrupted, print, status};
+use crate::{Progress, VerificationArgs, cancel_on_interrupt, interrupted, print, status};
 
 /// Heading of options that change the engines.
 const ENGINES: &str = "Engines";
@@ -92,12 +92,12 @@ pub struct BuildEngineArgs {
 }
 
 /// Builds engines, or verifies one.
-pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
+pub fn run(args: &BuildEngineArgs) -> anyhow::Result<()> {
     let mut verification = args.verification.options()?;
     verification.max_classes = args.max_classes;
     check_outputs([("--json", args.json.as_deref())])?;
     let cancellation = cancel_on_interrupt();
-    let progress = Progress::new(log, 100);
+    let progress = Progress::new(100);
     let request = EngineRequest {
         source: args.model.as_ref().map(ModelSource::named),
         imgsz: args.imgsz,
@@ -169,7 +169,7 @@ pub fn run(args: &BuildEngineArgs, log: &LogArgs) -> anyhow::Result<()> {
         writeln!(out, "{} in {:.1} s", output.display(), start.elapsed().as_secs_f64())
     })?;
     if built.iter().all(|engine| engine.report.is_some()) {
-        status(log, &format!("use them with: {}", usage_example(&built)));
+        status(format!("use them with: {}", usage_example(&built)));
     }
     Ok(())
 }

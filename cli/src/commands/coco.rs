@@ -9,7 +9,7 @@ use ocelli_datasets::eval::Protocol;
 use super::{eval, video};
 use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE, ScreenArgs};
 use crate::given::given_arguments;
-use crate::usage::{line, matches_of};
+use crate::matches::{line, matches_of};
 use crate::{LogArgs, ModelArgs, usage};
 
 /// Arguments of `ocelli coco`. Each is an option of `ocelli eval` or `ocelli video`, under the same name.
@@ -75,11 +75,11 @@ pub struct CocoArgs {
 }
 
 /// Evaluates COCO's classes, or detects them in a video.
-pub fn run(args: &CocoArgs, log: &LogArgs) -> anyhow::Result<()> {
-    let given = given_arguments(&[])?;
+pub fn run(args: &CocoArgs) -> anyhow::Result<()> {
+    let given = given_arguments(&[]);
     if !args.video.is_empty() {
         let of_coco = std::iter::once(OsString::from("--coco"));
-        return video::run(&parsed("video", of_coco.chain(given))?, log);
+        return video::run(&parsed("video", of_coco.chain(given))?);
     }
     if args.coco.is_none() && args.annotations.is_none() {
         refuse!("nothing to do: name COCO's folder with --coco, --images and --annotations, or --video");
@@ -94,7 +94,7 @@ pub fn run(args: &CocoArgs, log: &LogArgs) -> anyhow::Result<()> {
     if let Some((flag, _)) = of_videos.into_iter().find(|(_, given)| *given) {
         refuse!("{flag} is an option of --video: leave it out, or name a video");
     }
-    eval::run(&parsed("eval", given.into_iter())?, log)
+    eval::run(&parsed("eval", given.into_iter())?)
 }
 
 /// The arguments of another command.

@@ -25,7 +25,7 @@ use crate::args::{
 use crate::interrupt::until_interrupted;
 use crate::output::{check_outputs, is_stdout, save_json, with_flag};
 use crate::report::{ImageReport, MOST_ROWS, Report, write_table};
-use crate::{DetectorArgs, LogArgs, Progress, detector, interrupted, load, print, status};
+use crate::{DetectorArgs, Progress, detector, interrupted, load, print, status};
 
 /// The text that `ocelli detect --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(built_in_model_help!(), include_str!("../help/detect.txt"));
@@ -90,13 +90,10 @@ pub struct DetectArgs {
 }
 
 /// Detects in all images.
-pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
+pub fn run(args: &DetectArgs) -> anyhow::Result<()> {
     let objects = args.objects.objects()?;
-    let (prompts, thresholds) = if objects.is_empty() {
-        requested_prompts(args, log)?
-    } else {
-        (Prompts::default(), BTreeMap::new())
-    };
+    let (prompts, thresholds) =
+        if objects.is_empty() { requested_prompts(args)? } else { (Prompts::default(), BTreeMap::new()) };
     let classes = prompts.iter().map(|prompt| &**prompt.label());
     let labels: Vec<&str> = classes.chain(objects.iter().map(|object| &**object.label())).collect();
     let redaction = args.privacy.redaction(&labels)?;
@@ -128,12 +125,12 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
         pruning: args.dart.pruning(&args.detector.model)?,
         ..args.detector.options()?
     })?;
-    args.dart.announce(false, log);
-    args.detector.model.announce_built_in(&prompts, log);
-    let (mut detector, loading) = load(builder, log)?;
+    args.dart.announce(false);
+    args.detector.model.announce_built_in(&prompts);
+    let (mut detector, loading) = load(builder)?;
     let embedded = prepared(args, &mut detector, &prompts, !objects.is_empty())?;
     drop(loading);
-    status(log, &format!("engine: {}", detector.engine()));
+    status(format!("engine: {}", detector.engine()));
     if let Some(outputs) = &outputs {
         outputs.create_folder()?;
     }
@@ -144,11 +141,10 @@ pub fn run(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<()> {
     let stems = stems(&files);
     let has_names = outputs.is_some() || crops.is_some() || labels.is_some() || semantic.is_some();
     if let Some(line) = renamed(&files, &stems).filter(|_| has_names) {
-        status(log, &line);
+        status(&line);
     }
     let mut job = ImageRun {
         args,
-        log,
         prompts,
         objects,
         redaction,
@@ -191,14 +187,14 @@ fn prepared(
 }
 
 /// The prompts, and the thresholds of classes that have their own.
-fn requested_prompts(args: &DetectArgs, log: &LogArgs) -> anyhow::Result<(Prompts, BTreeMap<usize, f32>)> {
+fn requested_prompts(args: &DetectArgs) -> anyhow::Result<(Prompts, BTreeMap<usize, f32>)> {
     if args.classes.is_empty() && args.exemplar.is_empty() && !args.coco {
         refuse!(
             "nothing to detect: name classes with --classes, use those of COCO with --coco, box an example with --exemplar, or \
              click on an object with --point"
         );
     }
-    let classes = if args.coco { coco_classes() } else { class_map(&args.classes, log)? };
+    let classes = if args.coco { coco_classes() } else { class_map(&args.classes)? };
     if let Some(name) =
         classes.names().find(|name| has_image_extension(Path::new(name)) && Path::new(name).is_file())
     {
@@ -244,7 +240,6 @@ impl From<Image> for Picture {
 /// A run over all images.
 struct ImageRun<'a> {
     args: &'a DetectArgs,
-    log: &'a LogArgs,
     prompts: Prompts,
     /// Objects to search for in place of the prompts, if there are any.
     objects: Vec<ObjectPrompt>,
@@ -265,7 +260,7 @@ struct ImageRun<'a> {
 impl ImageRun<'_> {
     /// Of several images, one that cannot be read is reported and the others are processed.
     fn detect_all(&mut self, detector: &mut Detector, files: &[PathBuf]) -> anyhow::Result<()> {
-        let progress = Progress::new(self.log, files.len() as u64);
+        let progress = Progress::new(files.len() as u64);
         let annotator = Annotator::new();
         let (mut failed, mut first) = (0, Some(progress.first_image()));
         let stop_if_interrupted = |number: usize| {
@@ -337,9 +332,7 @@ impl ImageRun<'_> {
         }
         let image = opened(file, Image::open)?;
         let found = match &self.embedded {
-            _ if !self.objects.is_empty() => {
-                clicks::segment(detector, &image, &self.objects, self.args, self.log)
-            }
+            _ if !self.objects.is_empty() => clicks::segment(detector, &image, &self.objects, self.args),
             Some(embedded) => detector.detect_embedded(&image, embedded),
             None => detector.detect(&image, &self.prompts),
         };
@@ -426,9 +419,9 @@ impl ImageRun<'_> {
     fn write_summaries(&self) -> anyhow::Result<()> {
         if let Some(path) = &self.args.sheet {
             self.sheet.write(path)?;
-            status(self.log, &format!("→ {}", path.display()));
+            status(format!("→ {}", path.display()));
         }
         let json = self.args.json.as_deref();
-        json.map_or(Ok(()), |path| save_json(self.log, path, &self.report))
+        json.map_or(Ok(()), |path| save_json(path, &self.report))
     }
 }

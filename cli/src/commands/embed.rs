@@ -7,7 +7,7 @@ use ocelli::{Prompts, options::DetectorOptions, stages::TextCacheFile};
 
 use crate::args::{DETECTION, OUTPUT, coco_classes};
 use crate::output::count;
-use crate::{LogArgs, ModelArgs, check_output_file, class_names, detector, load, print};
+use crate::{ModelArgs, check_output_file, class_names, detector, load, print};
 
 /// Arguments of `ocelli embed`.
 #[derive(Args, Debug)]
@@ -34,16 +34,16 @@ pub struct EmbedArgs {
 }
 
 /// Encodes text prompts into a text cache.
-pub fn run(args: &EmbedArgs, log: &LogArgs) -> anyhow::Result<()> {
+pub fn run(args: &EmbedArgs) -> anyhow::Result<()> {
     let prompts = if args.coco {
         Prompts::new(coco_classes().names())?
     } else {
-        Prompts::new(class_names(&args.classes, log)?)?
+        Prompts::new(class_names(&args.classes)?)?
     };
     check_output_file("--output", &args.output)?;
     let text_cache = TextCacheFile::File(args.output.clone());
     let options = DetectorOptions { text_cache, ..args.model.options()? };
-    let (detector, loading) = load(detector(options)?, log)?;
+    let (detector, loading) = load(detector(options)?)?;
     detector.into_stages().text.embed(&prompts)?;
     drop(loading);
     print(|out| writeln!(out, "{}: {}", args.output.display(), count(prompts.len(), "phrase")))

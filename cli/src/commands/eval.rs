@@ -17,7 +17,7 @@ use ocelli_verify::scenes::{SceneGenerator, SceneOptions, vocabulary};
 use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, ScreenArgs, class_names};
 use crate::given::given_arguments;
 use crate::output::{check_outputs, diagnostic, is_stdout, one_line, present};
-use crate::{LogArgs, ModelArgs, Progress, interrupted, status};
+use crate::{ModelArgs, Progress, interrupted, status};
 
 /// Every run draws the same scenes.
 const SEED: u64 = 1;
@@ -137,38 +137,38 @@ pub struct EvalArgs {
 }
 
 /// Evaluates a model or a results file, or compares two.
-pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
+pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
     if let Some(folder) = &args.calibrate_screen {
-        return screen::calibrate(args, folder.as_deref(), log);
+        return screen::calibrate(args, folder.as_deref());
     }
     if args.video {
-        return run_videos(args, log);
+        return run_videos(args);
     }
     if let Some(path) = &args.configs {
-        return configs::run(args, path, log);
+        return configs::run(args, path);
     }
     check(args)?;
-    let mut images = open_images(args, log)?;
-    images.truth.notes().iter().for_each(|note| status(log, note));
+    let mut images = open_images(args)?;
+    images.truth.notes().iter().for_each(|note| status(note));
     let task = args.task(&images.truth)?;
-    let mut contenders = contender::open(args, &images.truth, &task, log)?;
+    let mut contenders = contender::open(args, &images.truth, &task)?;
     for contender in &contenders {
         if let Some(engine) = contender.engine() {
-            status(log, &format!("engine: {engine} ({})", contender.name));
+            status(format!("engine: {engine} ({})", contender.name));
         }
     }
     let (mut journal, mut stop) = (None, None);
     let is_model = contenders.iter().any(Contender::is_model);
     if is_model {
-        journal = open_journal(args, log, &images, &task, &contenders)?;
-        stop = detect_all(log, &mut images, &task, &mut contenders, journal.as_mut())?;
+        journal = open_journal(args, &images, &task, &contenders)?;
+        stop = detect_all(&mut images, &task, &mut contenders, journal.as_mut())?;
         if let Some(stop) = stop.take_if(|_| journal.is_some() || images.ids.is_empty()) {
             return Err(stop.into());
         }
     }
     if let Some(path) = &args.save_predictions {
         contenders[0].predictions.write(path)?;
-        status(log, &format!("→ {}", path.display()));
+        status(format!("→ {}", path.display()));
     }
     let mut report = task.report(&images, contenders)?;
     let memory = ProcessMemory::now().filter(|_| is_model);
@@ -181,7 +181,7 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
             model.name
         ));
     }
-    present(log, args.json.as_deref(), &report, |out| write_report(out, &report, args.per_class))?;
+    present(args.json.as_deref(), &report, |out| write_report(out, &report, args.per_class))?;
     if let Some(stop) = stop {
         return Err(stop.into());
     }
@@ -195,12 +195,12 @@ pub fn run(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
 }
 
 /// Evaluates tracks or masks in videos.
-fn run_videos(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<()> {
+fn run_videos(args: &EvalArgs) -> anyhow::Result<()> {
     let json = args.json.as_deref();
     check_outputs([("--json", json)])?;
     let predictions = args.predictions.as_deref().expect("--video requires --predictions");
     let report = video::evaluate(&args.truth, predictions)?;
-    present(log, json, &report, |out| video::write_video_report(out, &report, args.per_class))
+    present(json, &report, |out| video::write_video_report(out, &report, args.per_class))
 }
 
 impl EvalArgs {
@@ -218,7 +218,7 @@ impl EvalArgs {
 
     /// The task for every image.
     fn task(&self, truth: &Truth) -> anyhow::Result<EvalTask> {
-        let classes = class_names(&self.classes, &LogArgs::default())?;
+        let classes = class_names(&self.classes)?;
         let Self { protocol, masks, exemplars_from_truth, confidence, .. } = *self;
         let options = EvalOptions { protocol, masks, exemplars_from_truth, confidence, classes };
         Ok(EvalTask::new(options, truth)?)
@@ -265,7 +265,6 @@ fn check(args: &EvalArgs) -> anyhow::Result<()> {
 /// The file with the results of finished images, beside the output, if there is one.
 fn open_journal(
     args: &EvalArgs,
-    log: &LogArgs,
     images: &EvalImages,
     task: &EvalTask,
     contenders: &[Contender],
@@ -277,7 +276,7 @@ fn open_journal(
         return Ok(None);
     };
     let mut options = task.described();
-    options.extend(given_arguments(&NO_RESULTS)?.into_iter().map(|one| one.to_string_lossy().into_owned()));
+    options.extend(given_arguments(&NO_RESULTS).into_iter().map(|one| one.to_string_lossy().into_owned()));
     let identity = EvalIdentity {
         models: contenders.iter().filter_map(Contender::identity).collect(),
         options,
@@ -286,10 +285,7 @@ fn open_journal(
     let journal = EvalJournal::open(&output.with_extension("images.jsonl"), &identity)?;
     if journal.known() > 0 {
         let path = journal.path().display();
-        status(
-            log,
-            &format!("{} of {} images were evaluated before: {path}", journal.known(), images.ids.len()),
-        );
+        status(format!("{} of {} images were evaluated before: {path}", journal.known(), images.ids.len()));
     }
     Ok(Some(journal))
 }
@@ -314,14 +310,13 @@ const NO_RESULTS: [&str; 14] = [
 
 /// Detects in all images that the journal does not have. Returns the interruption, if there was one: what was finished counts.
 fn detect_all(
-    log: &LogArgs,
     images: &mut EvalImages,
     task: &EvalTask,
     contenders: &mut [Contender],
     mut journal: Option<&mut EvalJournal>,
 ) -> anyhow::Result<Option<ocelli::Error>> {
     let all = images.ids.len();
-    let progress = Progress::new(log, all as u64);
+    let progress = Progress::new(all as u64);
     let mut step = |name: &str, step: EvalStep<'_>| {
         match step {
             EvalStep::Next => {
@@ -345,12 +340,12 @@ fn detect_all(
 }
 
 /// Reads the annotations, or draws the scenes.
-fn open_images(args: &EvalArgs, log: &LogArgs) -> anyhow::Result<EvalImages> {
+fn open_images(args: &EvalArgs) -> anyhow::Result<EvalImages> {
     let has_model = args.compare.is_empty() || args.compare.iter().any(|path| !path.is_file());
     let needed = has_model && args.predictions.is_none();
     let mut images = match (args.scenes, args.annotations()) {
         (Some(count), _) => {
-            let progress = Progress::new(log, u64::from(count));
+            let progress = Progress::new(u64::from(count));
             progress.message("drawing");
             let generator = SceneGenerator::new(SEED, SceneOptions::default())?;
             let draw = move |number| {

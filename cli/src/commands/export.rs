@@ -20,7 +20,7 @@ use self::calibrate::CalibrateArgs;
 use super::models;
 use crate::args::{INPUT, OUTPUT, one_of};
 use crate::interrupt::unless_interrupted;
-use crate::{LogArgs, Progress, interrupted, print, status, usage};
+use crate::{Progress, interrupted, print, status, usage};
 
 /// Heading of options that change the graphs.
 const GRAPH: &str = "Graphs";
@@ -122,7 +122,7 @@ pub struct ExportArgs {
 }
 
 /// Exports a checkpoint.
-pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
+pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
     let start = Instant::now();
     let calibrates = args.calibration.is_wanted();
     let precision = ExportOptions::precision_for(args.precision, calibrates, args.target)?;
@@ -145,11 +145,11 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         ..ExportOptions::default()
     };
     let builtin = tempfile::tempdir()?;
-    let local = local_checkpoint(&args.checkpoint, builtin.path(), log)?;
+    let local = local_checkpoint(&args.checkpoint, builtin.path())?;
     options.license = local.license.map(str::to_owned);
     let path = local.path.as_path();
     let base = args.base.as_ref().map(|base| match ModelSource::named(base) {
-        ModelSource::Hub(name) => models::fetch(&name, false, log).map(|local| local.path),
+        ModelSource::Hub(name) => models::fetch(&name, false).map(|local| local.path),
         _ => Ok(base.clone()),
     });
     let base = base.transpose()?;
@@ -165,12 +165,12 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     let checkpoint = opening.open(path)?;
     if let Some(part) = checkpoint.left_out() {
-        status(log, &format!("left out: {part}"));
+        status(format!("left out: {part}"));
     }
     if precision.is_calibrated() {
-        options.calibration = Some(args.calibration.measure(&checkpoint, &options, output, log)?);
+        options.calibration = Some(args.calibration.measure(&checkpoint, &options, output)?);
     }
-    let manifest = export_files(&checkpoint, &options, output, log)?;
+    let manifest = export_files(&checkpoint, &options, output)?;
     print(|out| {
         for (name, entry) in &manifest.files {
             writeln!(out, "{:<28} {:>10}", name, size(entry.bytes))?;
@@ -186,12 +186,9 @@ pub fn run(args: &ExportArgs, log: &LogArgs) -> anyhow::Result<()> {
         )
     })?;
     if args.prompt == Prompting::Official && manifest.prompting == Prompting::Text {
-        status(
-            log,
-            "the checkpoint has no encoder of exemplars: prompts are text alone, as with --prompt text",
-        );
+        status("the checkpoint has no encoder of exemplars: prompts are text alone, as with --prompt text");
     }
-    status(log, &format!("use it with: ocelli detect --model {}", output.display()));
+    status(format!("use it with: ocelli detect --model {}", output.display()));
     Ok(())
 }
 
@@ -200,9 +197,8 @@ pub(super) fn export_files(
     checkpoint: &Checkpoint,
     options: &ExportOptions,
     folder: &Path,
-    log: &LogArgs,
 ) -> anyhow::Result<Manifest> {
-    let progress = Progress::waiting(log);
+    let progress = Progress::waiting();
     let manifest = export(checkpoint, options, folder, |step| {
         progress.announce(&format!("writing {} ({} of {})", step.file, step.done + 1, step.total));
         interrupted()
@@ -213,7 +209,7 @@ pub(super) fn export_files(
 
 /// A checkpoint on this machine, if it looks like one. A named one is downloaded; the built-in model is written into the folder
 /// `builtin`.
-pub(super) fn local_checkpoint(path: &Path, builtin: &Path, log: &LogArgs) -> anyhow::Result<LocalModel> {
+pub(super) fn local_checkpoint(path: &Path, builtin: &Path) -> anyhow::Result<LocalModel> {
     let source = ModelSource::named(path);
     source.check_exists()?;
     let at = |path: &Path| LocalModel { path: path.to_owned(), ..LocalModel::default() };
@@ -222,7 +218,7 @@ pub(super) fn local_checkpoint(path: &Path, builtin: &Path, log: &LogArgs) -> an
             write_checkpoint(builtin)?;
             return Ok(at(builtin));
         }
-        ModelSource::Hub(name) => return models::fetch(&name, false, log),
+        ModelSource::Hub(name) => return models::fetch(&name, false),
         _ if path.is_dir() && path.join(file::MANIFEST).is_file() => {
             "it is an exported model already; expected the checkpoint it was exported from"
         }

@@ -21,9 +21,7 @@ use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, TileArgs, class_map};
 use crate::interrupt::{unless_interrupted, until_interrupted};
 use crate::loading::{engines, load_devices};
 use crate::output::{count, diagnostic};
-use crate::{
-    DetectorArgs, LogArgs, Progress, cancel_on_interrupt, detector, interrupted, print, status, usage,
-};
+use crate::{DetectorArgs, Progress, cancel_on_interrupt, detector, interrupted, print, status, usage};
 
 /// Shown after the options of `ocelli label --help`.
 const AFTER_HELP: &str = include_str!("../help/label.txt");
@@ -166,24 +164,24 @@ const LISTED: usize = 50;
 const NAMED: usize = 5;
 
 /// Labels images, or joins shards.
-pub fn run(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
+pub fn run(args: &LabelArgs) -> anyhow::Result<()> {
     match &args.command {
         Some(LabelCommand::Merge(args)) => {
             let merged = merge(&args.shards, &args.output, &mut interrupted);
             let merged = unless_interrupted(merged)?;
-            report_changes(log, &merged, "--images");
+            report_changes(&merged, "--images");
             report(&args.output, &merged, false)
         }
-        None => label(args, log),
+        None => label(args),
     }
 }
 
-fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
+fn label(args: &LabelArgs) -> anyhow::Result<()> {
     let output = args.output.as_deref().ok_or_else(|| usage("--output is missing: expected a folder"))?;
     let (shard, scheduler) = args.work.shard.map(ShardArg::resolve).transpose()?.unzip();
     let output = &shard::output_of(output, shard)?;
     let options = data_set_options(args)?;
-    let settings = settings(args, &options, log)?;
+    let settings = settings(args, &options)?;
     settings.check(&options)?;
     let spill_bytes = spill_bytes(args)?;
     LabelJob::check_output(output)?;
@@ -216,9 +214,9 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
         );
     }
     let classes = settings.classes.classes.iter().filter(|class| class.exemplars.is_empty());
-    args.detector.model.announce_unknown(classes.flat_map(|class| &class.phrases).map(String::as_str), log);
+    args.detector.model.announce_unknown(classes.flat_map(|class| &class.phrases).map(String::as_str));
 
-    let (detectors, loading) = load_devices(builders, log)?;
+    let (detectors, loading) = load_devices(builders)?;
     let (engines, model) = (engines(&detectors), detectors[0].model().clone());
     settings.check_tracking(&model)?;
     let videos = unless_interrupted(args.video.read(videos, output))?;
@@ -229,40 +227,37 @@ fn label(args: &LabelArgs, log: &LogArgs) -> anyhow::Result<()> {
     drop(loading);
     let todo = job.pending();
     if todo > 0 {
-        status(log, &format!("engine: {engines}"));
+        status(format!("engine: {engines}"));
     }
-    announce(log, &job, shard.map(|shard| (shard, scheduler.flatten())));
-    let broken = label_images(args, log, &videos, workers, spill_bytes, &mut job, detectors)?;
+    announce(&job, shard.map(|shard| (shard, scheduler.flatten())));
+    let broken = label_images(args, &videos, workers, spill_bytes, &mut job, detectors)?;
     let summary = job.finish(&mut interrupted);
     interrupted()?;
     if let Some(memory) = ProcessMemory::now() {
-        status(log, &format!("peak memory: {:.0} MB", memory.peak as f64 / 1e6));
+        status(format!("peak memory: {:.0} MB", memory.peak as f64 / 1e6));
     }
     let summary = summary?;
-    report_changes(log, &summary, if videos.is_empty() { "--images" } else { "--video" });
+    report_changes(&summary, if videos.is_empty() { "--images" } else { "--video" });
     let review = output.join("review");
     if args.files.review.is_none() && (todo > 0 || restart) && review.is_dir() {
         let review = review.display();
-        status(log, &format!("{review} shows an earlier run: write it again with --review, or remove it"));
+        status(format!("{review} shows an earlier run: write it again with --review, or remove it"));
     }
     if !summary.added.is_empty() {
         let files = count(summary.added.len(), "corrected label file");
         let added = output.join("added");
-        status(
-            log,
-            &format!(
-                "{files} without instances of classes that were added: {} has these; save the images in the browser \
+        status(format!(
+            "{files} without instances of classes that were added: {} has these; save the images in the browser \
                  (ocelli serve --gallery), or append them and remove it",
-                added.display()
-            ),
-        );
+            added.display()
+        ));
     }
     report(output, &summary, args.work.strict)?;
     check_videos(&broken, videos.len())
 }
 
 /// Says what is to be done.
-fn announce(log: &LogArgs, job: &LabelJob, shard: Option<(Shard, Option<&str>)>) {
+fn announce(job: &LabelJob, shard: Option<(Shard, Option<&str>)>) {
     let (all, todo) = (job.images(), job.pending());
     let mut plan = format!("{} to label", count(todo, "image"));
     if todo < all {
@@ -273,18 +268,17 @@ fn announce(log: &LogArgs, job: &LabelJob, shard: Option<(Shard, Option<&str>)>)
         let whole = job.images_of_all_shards();
         plan += &format!("; shard {}/{} of {whole}{by}", shard.index(), shard.count());
     }
-    status(log, &plan);
+    status(&plan);
     let renamed = job.renamed();
     if let Some((path, name)) = renamed.first() {
         let (images, path) = (count(renamed.len(), "image"), path.display());
-        status(log, &format!("{images} with another name in the data set, such as {path} as {name}"));
+        status(format!("{images} with another name in the data set, such as {path} as {name}"));
     }
 }
 
 /// Labels the images that are left. Returns why videos end early.
 fn label_images(
     args: &LabelArgs,
-    log: &LogArgs,
     videos: &[LabelVideo],
     workers: usize,
     spill_bytes: u64,
@@ -292,7 +286,7 @@ fn label_images(
     mut detectors: Vec<Detector>,
 ) -> anyhow::Result<Vec<String>> {
     let (all, todo) = (job.images(), job.pending());
-    let progress = Progress::new(log, todo as u64);
+    let progress = Progress::new(todo as u64);
     let mut done = 0;
     let damage = |video: &LabelVideo| Some((video.path().to_owned(), video.damage()?.to_string()));
     let mut broken: Vec<(PathBuf, String)> = videos.iter().filter_map(damage).collect();
@@ -330,7 +324,7 @@ fn label_images(
         let line = format!(
             "interrupted: {finished} of {all} images are done; the same command continues from there"
         );
-        status(log, &line);
+        status(&line);
         return Err(stop.into());
     }
     ended?;
@@ -354,7 +348,7 @@ fn check_videos(broken: &[String], all: usize) -> anyhow::Result<()> {
 }
 
 /// Says which images are not as the person might expect. `flag` names images.
-fn report_changes(log: &LogArgs, summary: &Summary, flag: &str) {
+fn report_changes(summary: &Summary, flag: &str) {
     let kept = format!("labelled earlier, not named by {flag} now: labels and copies stay");
     let left_out = format!(
         "left out, with their labels, as the classes are others now: not named by {flag}, or not readable"
@@ -371,14 +365,11 @@ fn report_changes(log: &LogArgs, summary: &Summary, flag: &str) {
     for (names, what) in cases.iter().filter(|(names, _)| !names.is_empty()) {
         let named = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
         let more = if names.len() > NAMED { ", …" } else { "" };
-        status(log, &format!("{} {what} ({named}{more})", count(names.len(), "image")));
+        status(format!("{} {what} ({named}{more})", count(names.len(), "image")));
     }
     if let Some(first) = summary.dropped.first() {
         let files = count(summary.dropped.len(), "file");
-        status(
-            log,
-            &format!("{files} of formats that --format no longer names were removed, such as {first}"),
-        );
+        status(format!("{files} of formats that --format no longer names were removed, such as {first}"));
     }
     for line in summary.unclear.iter().take(NAMED) {
         diagnostic(&format!("{line}; tables and other formats do not follow it there"));
@@ -411,11 +402,11 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
     })
 }
 
-fn settings(args: &LabelArgs, options: &DataSetOptions, log: &LogArgs) -> anyhow::Result<LabelSettings> {
+fn settings(args: &LabelArgs, options: &DataSetOptions) -> anyhow::Result<LabelSettings> {
     let classes = match &args.map {
         Some(path) => ClassMap::open(path)?,
         None => {
-            let map = class_map(&args.classes, log)?;
+            let map = class_map(&args.classes)?;
             let is_image = |name: &&str| {
                 ocelli::image::has_image_extension(Path::new(name)) && Path::new(name).is_file()
             };

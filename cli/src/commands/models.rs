@@ -6,7 +6,7 @@ use ocelli::hub::{self, KnownModel, LocalModel};
 use ocelli_datasets::table::{columns, row};
 
 use crate::interrupt::cancel_on_interrupt;
-use crate::{LogArgs, Progress, print};
+use crate::{Progress, print};
 
 /// Arguments of `ocelli models`.
 #[derive(Args, Debug)]
@@ -60,16 +60,16 @@ pub fn run(args: &ModelsArgs) -> anyhow::Result<()> {
 }
 
 /// Downloads models.
-pub fn pull(args: &PullArgs, log: &LogArgs) -> anyhow::Result<()> {
+pub fn pull(args: &PullArgs) -> anyhow::Result<()> {
     for name in &args.names {
-        let local = fetch(name, true, log)?;
+        let local = fetch(name, true)?;
         print(|out| writeln!(out, "{name}: {}, revision {}", local.path.display(), &local.revision[..8]))?;
     }
     Ok(())
 }
 
 /// The model of a name, with progress on stderr.
-pub(super) fn fetch(name: &str, update: bool, log: &LogArgs) -> anyhow::Result<LocalModel> {
-    let progress = Progress::waiting(log);
+pub(super) fn fetch(name: &str, update: bool) -> anyhow::Result<LocalModel> {
+    let progress = Progress::waiting();
     Ok(hub::fetch(name, update, &|line| progress.announce(line), &cancel_on_interrupt())?)
 }

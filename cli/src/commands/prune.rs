@@ -17,8 +17,7 @@ use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE, check_confidence
 use crate::interrupt::unless_interrupted;
 use crate::output::write_pretty_json;
 use crate::{
-    LogArgs, Progress, cancel_on_interrupt, check_output_file, class_names, expand_images, interrupted,
-    print, status,
+    Progress, cancel_on_interrupt, check_output_file, class_names, expand_images, interrupted, print, status,
 };
 
 /// Heading of options of the search.
@@ -92,12 +91,12 @@ pub struct PruneArgs {
 }
 
 /// Searches, and writes what was found.
-pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
+pub fn run(args: &PruneArgs) -> anyhow::Result<()> {
     check(args)?;
     let builtin = tempfile::tempdir()?;
     let source = ModelSource::named(&args.model);
-    let local = local_checkpoint(&args.model, builtin.path(), log)?;
-    let prompts = Prompts::new(class_names(&args.classes, log)?)?;
+    let local = local_checkpoint(&args.model, builtin.path())?;
+    let prompts = Prompts::new(class_names(&args.classes)?)?;
     let images = evenly(expand_images(&args.images)?, args.max_images);
     let checkpoint = local.opening().open(&local.path)?;
     let options = PruneOptions {
@@ -117,8 +116,8 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
         ..EngineOptions::default()
     };
     let factory = EngineFactory::start_for_model(&engine, &source)?;
-    status(log, &format!("engine: {}", factory.description()));
-    let model = resolved(args, source, &factory, log)?;
+    status(format!("engine: {}", factory.description()));
+    let model = resolved(args, source, &factory)?;
 
     let journal = args.output.with_extension("measurements.jsonl");
     let input = PruneInput {
@@ -132,31 +131,26 @@ pub fn run(args: &PruneArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     let mut progress = None;
     let report = search(input, &options, &mut |step| {
-        let progress = progress.get_or_insert_with(|| Progress::new(log, step.total));
+        let progress = progress.get_or_insert_with(|| Progress::new(step.total));
         progress.at(&step.stage, step.done, step.total);
         interrupted()
     });
     drop(progress);
     if interrupted().is_err() {
         let kept = journal.display();
-        status(log, &format!("finished measurements are in {kept}: the same command continues the search"));
+        status(format!("finished measurements are in {kept}: the same command continues the search"));
     }
     let report = unless_interrupted(report)?;
-    write(args, &report, log)?;
+    write(args, &report)?;
     match &args.export {
-        Some(folder) => export_pruned(&checkpoint, &model, last(&report), folder, log),
+        Some(folder) => export_pruned(&checkpoint, &model, last(&report), folder),
         None => Ok(()),
     }
 }
 
 /// The model, exported into the cache for this engine if it is not there.
-fn resolved(
-    args: &PruneArgs,
-    source: ModelSource,
-    factory: &EngineFactory,
-    log: &LogArgs,
-) -> ocelli::Result<Model> {
-    let waiting = Progress::waiting(log);
+fn resolved(args: &PruneArgs, source: ModelSource, factory: &EngineFactory) -> ocelli::Result<Model> {
+    let waiting = Progress::waiting();
     let request =
         ModelRequest { source, imgsz: args.imgsz, target: factory.target(None), ..ModelRequest::default() };
     Model::resolve(&request, &|line| waiting.announce(line), &cancel_on_interrupt())
@@ -191,7 +185,7 @@ fn last(report: &PruneReport) -> &PruneStep {
     report.steps.last().expect("the whole backbone is a step")
 }
 
-fn write(args: &PruneArgs, report: &PruneReport, log: &LogArgs) -> anyhow::Result<()> {
+fn write(args: &PruneArgs, report: &PruneReport) -> anyhow::Result<()> {
     write_atomically(&args.output, |file| write_pretty_json(file, report))?;
     let step = last(report);
     let blocks: Vec<String> = step.skip_blocks.iter().map(ToString::to_string).collect();
@@ -203,12 +197,9 @@ fn write(args: &PruneArgs, report: &PruneReport, log: &LogArgs) -> anyhow::Resul
         writeln!(out, "\n{}", flags.collect::<Vec<_>>().join(" "))
     })?;
     if report.steps[0].effect.kept_share.is_none() {
-        status(
-            log,
-            "warning: the model finds none of the classes in the images; only the features were compared",
-        );
+        status("warning: the model finds none of the classes in the images; only the features were compared");
     }
-    status(log, &format!("→ {}", args.output.display()));
+    status(format!("→ {}", args.output.display()));
     Ok(())
 }
 
@@ -217,7 +208,6 @@ fn export_pruned(
     model: &Model,
     step: &PruneStep,
     folder: &Path,
-    log: &LogArgs,
 ) -> anyhow::Result<()> {
     let mask_blocks = step.mask_blocks.iter().map(|branch| branch.parse()).collect::<Result<_, _>>()?;
     let options = ExportOptions {
@@ -230,7 +220,7 @@ fn export_pruned(
         },
         ..ExportOptions::default()
     };
-    export_files(checkpoint, &options, folder, log)?;
-    status(log, &format!("→ {}", folder.display()));
+    export_files(checkpoint, &options, folder)?;
+    status(format!("→ {}", folder.display()));
     Ok(())
 }

@@ -11,7 +11,7 @@ use ocelli_serve::{Bound, LabelStudio, Limits, ServeConfig, random_token};
 
 use crate::args::{INPUT, PERFORMANCE, TileArgs, built_in_model_help};
 use crate::loading::{engines, load_devices};
-use crate::{DetectorArgs, LogArgs, cancel_on_interrupt, detector, interrupted, print, status, usage};
+use crate::{DetectorArgs, cancel_on_interrupt, detector, interrupted, print, status, usage};
 
 /// The text that `ocelli serve --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(built_in_model_help!(), include_str!("../help/serve.txt"));
@@ -93,14 +93,13 @@ fn parse_address(text: &str) -> Result<SocketAddr, &'static str> {
 }
 
 /// Serves until Ctrl-C.
-pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
+pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let config = config(args)?;
     let has_new_token = config.token.is_some() && args.token.is_none() && variable(TOKEN).is_none();
     let is_open_gallery = config.gallery.is_some() && config.token.is_none();
     let bound = Bound::new(config)?;
     if is_open_gallery {
         status(
-            log,
             "no token: every user of this machine can see and correct the data set; --token prevents that",
         );
     }
@@ -122,8 +121,8 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     let builders = builders.into_iter().map(of_images).collect();
     let first = Prompts::new(["person"])?;
-    args.detector.model.announce_built_in(&first, log);
-    let (mut detectors, loading) = load_devices(builders, log)?;
+    args.detector.model.announce_built_in(&first);
+    let (mut detectors, loading) = load_devices(builders)?;
     // A model or an engine that does not work is an error now, and the first request does not wait for it.
     for detector in &mut detectors {
         detector.prepare(&first)?;
@@ -133,13 +132,13 @@ pub fn run(args: &ServeArgs, log: &LogArgs) -> anyhow::Result<()> {
         }
     }
     drop(loading);
-    status(log, &format!("engine: {}", engines(&detectors)));
+    status(format!("engine: {}", engines(&detectors)));
     let detector = detectors.remove(0);
     let server = bound.with(detector, detectors);
     if has_new_token {
-        status(log, "token: made for this run, as other machines reach this address; --token sets one");
+        status("token: made for this run, as other machines reach this address; --token sets one");
     }
-    status(log, "serving; Ctrl-C ends it");
+    status("serving; Ctrl-C ends it");
     // A token that was configured is known to those who may know it; stdout often goes to a log that more people read.
     let url = if has_new_token { server.url_with_token() } else { server.url() };
     print(|out| writeln!(out, "{url}"))?;

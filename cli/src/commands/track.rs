@@ -10,7 +10,7 @@ use ocelli::tracking::{ByteTracker, MotBox, MotWriter, TrackerDetection, read_mo
 
 use crate::args::{INPUT, OUTPUT};
 use crate::output::{check_outputs, is_stdout};
-use crate::{LogArgs, Progress, TrackerArgs, interrupted, status};
+use crate::{Progress, TrackerArgs, interrupted, status};
 
 /// Arguments of `ocelli track`.
 #[derive(Args, Debug)]
@@ -40,7 +40,7 @@ enum Gaps {
 }
 
 /// Replays detections through the tracker.
-pub fn run(args: &TrackArgs, log: &LogArgs) -> anyhow::Result<()> {
+pub fn run(args: &TrackArgs) -> anyhow::Result<()> {
     let options = args.tracker.options()?;
     if !(args.frame_step.is_finite() && args.frame_step > 0.0) {
         refuse!("--frame-step is {}: expected a number above 0", args.frame_step);
@@ -59,11 +59,11 @@ pub fn run(args: &TrackArgs, log: &LogArgs) -> anyhow::Result<()> {
     };
     let mut writer =
         MotWriter::new(name, writer).with_classes(boxes.iter().any(|one| one.class_id.is_some()));
-    let summary = replay(&boxes, tracker, args, log, &mut writer);
+    let summary = replay(&boxes, tracker, args, &mut writer);
     // Finished frames are kept even after an error.
     writer.finish()?;
     let (frames, ids) = summary?;
-    status(log, &format!("{} boxes in {frames} frames, {ids} tracks", boxes.len()));
+    status(format!("{} boxes in {frames} frames, {ids} tracks", boxes.len()));
     Ok(())
 }
 
@@ -72,10 +72,9 @@ fn replay(
     boxes: &[MotBox],
     mut tracker: ByteTracker,
     args: &TrackArgs,
-    log: &LogArgs,
     writer: &mut MotWriter<Box<dyn Write>>,
 ) -> anyhow::Result<(u32, usize)> {
-    let progress = Progress::new(log, boxes.len() as u64);
+    let progress = Progress::new(boxes.len() as u64);
     let mut ids = std::collections::HashSet::new();
     let mut detections: Vec<TrackerDetection> = Vec::new();
     let mut now = boxes.first().map_or(1, |first| first.frame);

@@ -8,7 +8,7 @@ use ocelli_verify::{VerificationOptions, VerificationRequest};
 
 use crate::args::{INPUT, MODEL, OUTPUT};
 use crate::output::{check_outputs, conclude};
-use crate::{LogArgs, Progress, VerificationArgs, cancel_on_interrupt, interrupted};
+use crate::{Progress, VerificationArgs, cancel_on_interrupt, interrupted};
 
 /// Arguments of `ocelli verify`.
 #[derive(Args, Debug)]
@@ -53,7 +53,7 @@ pub struct VerifyArgs {
 }
 
 /// Compares the models; fails if the candidate is refused.
-pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
+pub fn run(args: &VerifyArgs) -> anyhow::Result<()> {
     let options = VerificationOptions {
         max_classes: args.max_classes,
         graphs: args.graphs.clone(),
@@ -76,7 +76,7 @@ pub fn run(args: &VerifyArgs, log: &LogArgs) -> anyhow::Result<()> {
         options,
     };
     let cancellation = cancel_on_interrupt();
-    let progress = Progress::new(log, 100);
+    let progress = Progress::new(100);
     let report =
         request.run(&cancellation, &|line| progress.announce(line), &mut |step| progress.compare(step));
     drop(progress);

@@ -35,7 +35,7 @@ use crate::args::{
 };
 use crate::loading::{engines, load_devices};
 use crate::output::check_outputs;
-use crate::{DetectorArgs, LogArgs, TrackerArgs, cancel_on_interrupt, detector, interrupted, status, usage};
+use crate::{DetectorArgs, TrackerArgs, cancel_on_interrupt, detector, interrupted, status, usage};
 
 /// The text that `ocelli video --help` prints after the options.
 pub const AFTER_HELP: &str = concat!(built_in_model_help!(), include_str!("../help/video.txt"));
@@ -164,11 +164,11 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<Self> {
+    fn new(args: &VideoArgs) -> anyhow::Result<Self> {
         let given = args.given.read()?;
         let classes = match &given {
             Some(given) => given_classes(args, given)?,
-            None => requested_classes(args, log)?,
+            None => requested_classes(args)?,
         };
         args.sinks.check()?;
         check_outputs([("--stats", args.stats.as_deref())])?;
@@ -182,11 +182,11 @@ impl Plan {
         }
         let builders = devices.into_iter().map(detector).collect::<ocelli::Result<Vec<_>>>()?;
         builders.iter().try_for_each(DetectorBuilder::check_files)?;
-        args.dart.announce(args.benchmark, log);
+        args.dart.announce(args.benchmark);
         let mut source = args.source.clone();
         source.video.splice(0..0, args.named.iter().cloned());
         if source.max_frames == Some(0) {
-            status(log, "--max-frames 0 reads all frames, as without it");
+            status("--max-frames 0 reads all frames, as without it");
             source.max_frames = None;
         }
         if source.sources.is_some() && !source.video.is_empty() {
@@ -204,12 +204,12 @@ impl Plan {
 }
 
 /// Runs the pipeline over a source.
-pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
-    let mut plan = Plan::new(args, log)?;
+pub fn run(args: &VideoArgs) -> anyhow::Result<()> {
+    let mut plan = Plan::new(args)?;
     let cancellation = cancel_on_interrupt();
     if args.benchmark {
         let prompts = prompts(&plan.classes, &args.exemplar)?;
-        return benchmark::run(args, log, &plan.classes, &prompts, &plan.source, &cancellation);
+        return benchmark::run(args, &plan.classes, &prompts, &plan.source, &cancellation);
     }
     let prompts = plan.prompts(args)?;
     let names: Vec<&str> = plan.classes.names().collect();
@@ -222,30 +222,29 @@ pub fn run(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<()> {
         plan.options.motion_gate.iter_mut().for_each(|gate| gate.ignored.clone_from(&ignored));
     }
     let counting = plan.zones.take().map(|zones| Counting::new(zones, &source_names)).transpose()?;
-    let mut sinks = args.sinks.open(&info, source_names.len(), args.has_tracks(), &cancellation, log)?;
+    let mut sinks = args.sinks.open(&info, source_names.len(), args.has_tracks(), &cancellation)?;
     if let Some(counting) = &counting {
         sinks.all.push(Box::new(args.sinks.zone_sink(counting)?));
     }
     if sinks.is_silent {
-        status(log, &format!("{} has sound, which is not copied to the output", info.name));
+        status(format!("{} has sound, which is not copied to the output", info.name));
     }
     let labels: Vec<&str> = prompts.iter().map(|prompt| &**prompt.label()).collect();
     let redaction = args.privacy.redaction(&labels)?;
     if !plan.source.is_drawn() {
-        args.detector.model.announce_built_in(&prompts, log);
+        args.detector.model.announce_built_in(&prompts);
     }
-    let (mut detectors, loading) = load_devices(plan.builders, log)?;
+    let (mut detectors, loading) = load_devices(plan.builders)?;
     let engine = engines(&detectors);
     let masklets = args.masklets(&detectors[0]);
     plan.options.memory = args.memory.then_some(masklets);
     let pipeline = pipeline(args, detectors.remove(0), plan.given, &prompts, info.size)?;
     drop(loading);
-    status(log, &format!("engine: {engine}"));
+    status(format!("engine: {engine}"));
     interrupted()?;
 
     let run = VideoRun {
         args,
-        log,
         info,
         engine,
         classes: prompts.len(),
@@ -402,14 +401,14 @@ fn given_classes(args: &VideoArgs, given: &GivenObjects) -> anyhow::Result<Class
     Ok(ClassMap::from_names(given.labels.iter().map(|label| &**label)))
 }
 
-fn requested_classes(args: &VideoArgs, log: &LogArgs) -> anyhow::Result<ClassMap> {
+fn requested_classes(args: &VideoArgs) -> anyhow::Result<ClassMap> {
     if args.coco {
         return Ok(coco_classes());
     }
     if args.classes.is_empty() && args.exemplar.is_empty() {
         refuse!("nothing to detect: name classes with --classes, or use those of COCO with --coco");
     }
-    let classes = class_map(&args.classes, log)?;
+    let classes = class_map(&args.classes)?;
     if let Some(name) = classes.names().find(|name| Path::new(name).is_file()) {
         refuse!("--classes, {name}: this is a file; name it with --video, or before --classes");
     }

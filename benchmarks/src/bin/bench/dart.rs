@@ -169,7 +169,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
         ..ocelli::engine::EngineOptions::default()
     };
     let factory = EngineFactory::start(&options)?;
-    status(&args.log, &format!("engine: {}", factory.description()));
+    status(format!("engine: {}", factory.description()));
     let mut bench = Bench {
         args,
         limit,
@@ -215,7 +215,7 @@ impl Bench<'_> {
         let folder = self.args.work.join("checkpoint");
         create(&folder)?;
         if !folder.join("config.json").exists() {
-            status(&self.args.log, "random weights");
+            status("random weights");
             write_atomically(&folder.join("tokenizer.json"), |file| file.write_all(TOKENIZER))?;
             random_weights::write_without_text(&folder)?;
         }
@@ -230,7 +230,7 @@ impl Bench<'_> {
         imgsz: usize,
         masks: bool,
     ) -> anyhow::Result<(tempfile::TempDir, Model)> {
-        status(&self.args.log, &format!("export, {}, {imgsz} px", backbone.name()));
+        status(format!("export, {}, {imgsz} px", backbone.name()));
         create(&self.args.work)?;
         let folder = tempfile::tempdir_in(&self.args.work)?;
         let checkpoint = match backbone.is_student() {

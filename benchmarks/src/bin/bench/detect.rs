@@ -77,7 +77,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let lines = Lines::new("detect", args.output.as_deref())?;
     let mut start = Instant::now();
     let builder = cli::detector(args.detector.options()?)?.with_masks(args.masks);
-    let (mut detector, _) = cli::load(builder.clone(), &args.log)?;
+    let (mut detector, _) = cli::load(builder.clone())?;
     for &classes in &args.class_counts {
         let prompts = Prompts::new((0..classes).map(|i| format!("thing number {i}")))?;
         let mut screen_pass = None;

@@ -103,7 +103,7 @@ fn measure(args: &Arguments) -> anyhow::Result<(String, StageMs)> {
         })?;
     let frames = args.warm_up + args.frames;
     let video = Arc::new(DrawnVideo::new(classes, (args.size[0], args.size[1]), frames, FRAME_RATE)?);
-    let (detector, _) = cli::load(cli::detector(args.detector.options()?)?, &args.log)?;
+    let (detector, _) = cli::load(cli::detector(args.detector.options()?)?)?;
     let engine = detector.engine().to_owned();
     let stats = StatsRecorder::new();
     let (recorder, warm_up) = (stats.clone(), args.warm_up);

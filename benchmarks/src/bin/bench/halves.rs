@@ -93,7 +93,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let gpu_memory_before_mib = memory_used_mib();
     let class_chunk = args.detector.class_chunk.unwrap_or(CLASS_CHUNK);
     let builder = cli::detector(args.detector.options()?)?.with_class_chunk(class_chunk);
-    let (detector, _) = cli::load(builder, &args.log)?;
+    let (detector, _) = cli::load(builder)?;
     let (model, factory) = (detector.model(), detector.engine_factory());
     let manifest = model.manifest();
     let (pixels, text, reference) = match &args.reference {

@@ -41,17 +41,17 @@ enum Bench {
 
 fn main() -> ExitCode {
     match cli::parse() {
-        Bench::Detect(args) => cli::run::<Bench>(&args.log, || detect::run(&args)),
-        Bench::Devices(args) => cli::run::<Bench>(&args.log, || devices::run(&args)),
-        Bench::Video(args) => cli::run::<Bench>(&args.log, || video::run(&args)),
-        Bench::Track(args) => cli::run::<Bench>(&args.log, || track::run(&args)),
-        Bench::Engine(args) => cli::run::<Bench>(&args.log, || engine::run(&args)),
-        Bench::Halves(args) => cli::run::<Bench>(&args.log, || halves::run(&args)),
-        Bench::Memory(args) => cli::run::<Bench>(&args.log, || memory::run(&args)),
-        Bench::Precision(args) => cli::run::<Bench>(&args.log, || precision::run(&args)),
-        Bench::Dart(args) => cli::run::<Bench>(&args.log, || dart::run(&args)),
-        Bench::Checkpoint(args) => cli::run::<Bench>(&args.log, || checkpoint::run(&args)),
-        Bench::Tiles(args) => cli::run::<Bench>(&args.log, || tiles::run(&args)),
-        Bench::Report(args) => cli::run::<Bench>(&args.log, || report::run(&args)),
+        Bench::Detect(args) => cli::run(&args.log, || detect::run(&args)),
+        Bench::Devices(args) => cli::run(&args.log, || devices::run(&args)),
+        Bench::Video(args) => cli::run(&args.log, || video::run(&args)),
+        Bench::Track(args) => cli::run(&args.log, || track::run(&args)),
+        Bench::Engine(args) => cli::run(&args.log, || engine::run(&args)),
+        Bench::Halves(args) => cli::run(&args.log, || halves::run(&args)),
+        Bench::Memory(args) => cli::run(&args.log, || memory::run(&args)),
+        Bench::Precision(args) => cli::run(&args.log, || precision::run(&args)),
+        Bench::Dart(args) => cli::run(&args.log, || dart::run(&args)),
+        Bench::Checkpoint(args) => cli::run(&args.log, || checkpoint::run(&args)),
+        Bench::Tiles(args) => cli::run(&args.log, || tiles::run(&args)),
+        Bench::Report(args) => cli::run(&args.log, || report::run(&args)),
     }
 }

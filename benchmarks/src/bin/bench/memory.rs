@@ -223,7 +223,7 @@ fn prepare(args: &Arguments, network: Network) -> anyhow::Result<()> {
     // What is written last.
     let mark = if network == Network::Sam3 { folder.join("config.json") } else { weights.clone() };
     if !mark.exists() {
-        status(&args.log, &format!("random weights, {}", network.name()));
+        status(format!("random weights, {}", network.name()));
         write_atomically(&folder.join("tokenizer.json"), |file| file.write_all(TOKENIZER))?;
         match network {
             Network::Sam3 => random_weights::write_tracker(folder).map(drop)?,
@@ -233,7 +233,7 @@ fn prepare(args: &Arguments, network: Network) -> anyhow::Result<()> {
     for setup in &args.engines {
         let graphs = setup.graphs(network, &args.work);
         if !graphs.exists() {
-            status(&args.log, &format!("export, {}", graphs.display()));
+            status(format!("export, {}", graphs.display()));
             let options = ExportOptions {
                 target: setup.target(),
                 precision: setup.exported(),

@@ -231,7 +231,7 @@ impl<'a> Bench<'a> {
             None => factory.target(named.contains(&Precision::Int8).then_some(Precision::Int8)),
         };
         let has_bf16 = !factory.description().contains("CPU");
-        status(&args.log, &format!("engine: {}", factory.description()));
+        status(format!("engine: {}", factory.description()));
         let scenes = Scenes::draw(args.scenes, args.class_count)?;
         let options = options(args, target);
         let full = work.path().join("fp32");
@@ -266,7 +266,7 @@ impl<'a> Bench<'a> {
             lines.push(line);
         }
         for row in table(&lines) {
-            status(&self.args.log, &row);
+            status(&row);
         }
         Ok(())
     }
@@ -334,7 +334,7 @@ fn open(folder: &Path, args: &Arguments, work: &Path) -> anyhow::Result<Checkpoi
     let copy = work.join("outliers");
     std::fs::create_dir(&copy)?;
     let layers = outliers::copy_with(folder, &args.outliers, &copy)?;
-    status(&args.log, &format!("outlier channels in {layers} layers"));
+    status(format!("outlier channels in {layers} layers"));
     Ok(Checkpoint::open(&copy)?)
 }
 

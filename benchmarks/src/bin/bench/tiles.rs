@@ -101,7 +101,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
     let sizes = || [None].into_iter().chain(args.tiles.iter().copied().map(Some));
     for size in sizes() {
         let name = size.map_or("none".to_owned(), |size| size.to_string());
-        status(&args.log, &format!("ocelli, tiles {name}"));
+        status(format!("ocelli, tiles {name}"));
         let builder = Detector::builder()
             .with_open_model(Model::open(&graphs)?)
             .with_engine(EngineKind::Cpu)
@@ -135,7 +135,7 @@ pub fn run(args: &Arguments) -> anyhow::Result<()> {
             Some(TileSize::Auto) => continue,
         };
         let name = size.map_or("none".to_owned(), |size| size.to_string());
-        status(&args.log, &format!("sahi, tiles {name}"));
+        status(format!("sahi, tiles {name}"));
         let mut command = Command::new(python);
         command.args(["-c", PEER]).arg(&graphs).arg(&args.work).arg(args.threads.to_string());
         command.args(slice.map(|side| side.to_string())).args(&files);
@@ -196,7 +196,7 @@ fn draw(args: &Arguments) -> anyhow::Result<(Truth, Vec<PathBuf>)> {
     let (mut truth, mut files) = (TruthBuilder::new(EXAMPLE_CLASSES), Vec::new());
     for number in 0..args.scenes {
         interrupted()?;
-        status(&args.log, &format!("drawing picture {} of {}", number + 1, args.scenes));
+        status(format!("drawing picture {} of {}", number + 1, args.scenes));
         let scene = generator.scene(number);
         let image = truth.add_image(format!("{number}.png"), scene.image.width(), scene.image.height());
         for object in scene.objects {

@@ -296,7 +296,7 @@ fn builder(
 ) -> anyhow::Result<(PipelineBuilder, String, usize)> {
     let more = (named.len()..classes).map(|i| format!("thing number {i}"));
     let prompts = Prompts::new(named.iter().map(|name| (*name).to_owned()).chain(more).take(classes))?;
-    let (detector, _) = cli::load(cli::detector(args.detector.options()?)?, &args.log)?;
+    let (detector, _) = cli::load(cli::detector(args.detector.options()?)?)?;
     let (engine, imgsz) = (detector.engine().to_owned(), detector.model().manifest().imgsz);
     let options = PipelineOptions {
         tracker: Some(ByteTrackerOptions::default()),

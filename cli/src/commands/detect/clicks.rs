@@ -6,7 +6,7 @@ use std::time::Instant;
 use ocelli::{Detections, Detector, Image, ObjectPrompt, Result, StageTimes};
 
 use super::DetectArgs;
-use crate::{LogArgs, status};
+use crate::status;
 
 /// Checks what can be checked before a model is loaded.
 ///
@@ -32,7 +32,6 @@ pub fn segment(
     image: &Image,
     objects: &[ObjectPrompt],
     args: &DetectArgs,
-    log: &LogArgs,
 ) -> Result<Detections> {
     let (start, mut times) = (Instant::now(), StageTimes::default());
     let elapsed = || start.elapsed().as_secs_f64() * 1e3;
@@ -46,7 +45,7 @@ pub fn segment(
         let before = items.len();
         items.extend(masks.iter().filter_map(|mask| mask.to_detection(index, object.label().clone())));
         if items.len() == before {
-            status(log, &format!("object \"{}\": its mask has no pixels; try other points", object.label()));
+            status(format!("object \"{}\": its mask has no pixels; try other points", object.label()));
         }
     }
     if let Some(least) = args.detector.confidence {

@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
-use clap::CommandFactory;
 use ocelli::atomic_file::write_atomically;
 use ocelli_datasets::eval::{ConfigurationReport, ConfigurationsReport};
 use ocelli_export::read_text;
@@ -16,12 +15,11 @@ use sha2::{Digest, Sha256};
 
 use super::EvalArgs;
 use crate::config::{check_value, from_yaml, option};
-use crate::given::{executable, given_arguments};
+use crate::given::{self, executable, given_arguments};
 use crate::interrupt::on_thread;
+use crate::matches::{line, matches_of};
 use crate::output::{check_outputs, diagnostic, is_stdout, one_line, present, write_json};
-use crate::program::Ocelli;
-use crate::usage::{line, matches_of};
-use crate::{LogArgs, interrupted, status, usage};
+use crate::{interrupted, status, usage};
 
 /// Options of the whole run, which a configuration cannot have.
 const OF_THE_RUN: [&str; 12] = [
@@ -51,7 +49,7 @@ struct Configuration {
 }
 
 /// Evaluates every configuration of the file and prints a table. Those that the report of `--json` has are not evaluated again.
-pub fn run(args: &EvalArgs, path: &Path, log: &LogArgs) -> anyhow::Result<()> {
+pub fn run(args: &EvalArgs, path: &Path) -> anyhow::Result<()> {
     let file = args.json.as_deref().filter(|path| !is_stdout(path));
     check_outputs([("--json", file)])?;
     let all = read(path)?;
@@ -65,12 +63,12 @@ pub fn run(args: &EvalArgs, path: &Path, log: &LogArgs) -> anyhow::Result<()> {
         interrupted()?;
         let place = format!("configuration {} of {}: {}", number + 1, all.len(), configuration.name);
         if let Some(kept) = known.finished(&configuration.key) {
-            status(log, &format!("{place}, evaluated before"));
+            status(format!("{place}, evaluated before"));
             let (name, kept) = (configuration.name.clone(), kept.clone());
             report.configurations.push(ConfigurationReport { name, ..kept });
             continue;
         }
-        status(log, &place);
+        status(&place);
         // Beside the report, so that a stop within a configuration is continued as well.
         let json = match file {
             Some(file) => file.with_extension(format!("{}.json", &configuration.key[..8])),
@@ -86,7 +84,7 @@ pub fn run(args: &EvalArgs, path: &Path, log: &LogArgs) -> anyhow::Result<()> {
             write_atomically(file, |out| write_json(out, &so_far))?;
         }
     }
-    present(log, args.json.as_deref(), &report, |out| report.write_table(out))?;
+    present(args.json.as_deref(), &report, |out| report.write_table(out))?;
     match report.configurations.iter().filter(|one| one.error.is_some()).count() {
         0 => Ok(()),
         failed => anyhow::bail!("{failed} of {} configurations failed: see above", all.len()),
@@ -104,10 +102,8 @@ fn read(path: &Path) -> anyhow::Result<Vec<Configuration>> {
             "no configuration; expected a name with options of eval, such as `whole: {model: sam3/}`".into(),
         ));
     }
-    let mut program = Ocelli::command();
-    program.build();
-    let command = program.find_subcommand("eval").expect("this is the command");
-    let given = given_arguments(&["configs", "json"])?;
+    let (command, _) = given::command();
+    let given = given_arguments(&["configs", "json"]);
     let mut all = Vec::with_capacity(listed.len());
     for (name, options) in &listed {
         let refuse = |why: String| refuse(format!("{name}: {why}"));
@@ -119,8 +115,8 @@ fn read(path: &Path) -> anyhow::Result<Vec<Configuration>> {
             if OF_THE_RUN.contains(&&*key.replace('_', "-")) {
                 return Err(refuse(format!("{key} is an option of the whole run: leave it out")));
             }
-            let arguments = option(command, key, value, &given).map_err(refuse)?;
-            check_value(command, &arguments).map_err(|why| refuse(format!("{key}: {why}")))?;
+            let arguments = option(&command, key, value, &given).map_err(refuse)?;
+            check_value(&command, &arguments).map_err(|why| refuse(format!("{key}: {why}")))?;
             groups.push(arguments);
         }
         let own = std::iter::once(OsString::from("eval")).chain(groups.iter().flatten().cloned());

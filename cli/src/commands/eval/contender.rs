@@ -6,15 +6,10 @@ use ocelli::{ModelSource, options::DetectorOptions};
 use ocelli_datasets::eval::{Contender, EvalTask, Protocol, Truth};
 
 use super::EvalArgs;
-use crate::{LogArgs, ModelArgs, detector, load};
+use crate::{ModelArgs, detector, load};
 
 /// Opens each model or results file that the arguments name.
-pub fn open(
-    args: &EvalArgs,
-    truth: &Truth,
-    task: &EvalTask,
-    log: &LogArgs,
-) -> anyhow::Result<Vec<Contender>> {
+pub fn open(args: &EvalArgs, truth: &Truth, task: &EvalTask) -> anyhow::Result<Vec<Contender>> {
     if let Some(path) = &args.predictions {
         if args.exemplars_from_truth {
             refuse!("--exemplars-from-truth needs a model: remove --predictions");
@@ -23,7 +18,7 @@ pub fn open(
     }
     if args.compare.is_empty() {
         let name = args.model.model.as_deref().unwrap_or(Path::new(ModelSource::BUILT_IN));
-        return Ok(vec![model(name, args, &args.model, truth, task, log)?]);
+        return Ok(vec![model(name, args, &args.model, truth, task)?]);
     }
     let open = |path: &PathBuf| {
         if path.is_file() {
@@ -34,7 +29,7 @@ pub fn open(
         }
         let built_in = path.as_os_str() == ModelSource::BUILT_IN && !path.exists();
         let named = ModelArgs { model: (!built_in).then(|| path.clone()), ..args.model.clone() };
-        model(path, args, &named, truth, task, log)
+        model(path, args, &named, truth, task)
     };
     args.compare.iter().map(open).collect()
 }
@@ -45,7 +40,6 @@ fn model(
     model: &ModelArgs,
     truth: &Truth,
     task: &EvalTask,
-    log: &LogArgs,
 ) -> anyhow::Result<Contender> {
     let prompts = task.prompts(truth)?;
     if args.protocol == Protocol::BoxToMask {
@@ -59,7 +53,7 @@ fn model(
         ..model.options()?
     };
     options.set_post_processing(args.protocol.post_processing());
-    let (detector, loading) = load(detector(options)?, log)?;
+    let (detector, loading) = load(detector(options)?)?;
     let contender = Contender::model(name.display().to_string(), detector, prompts, task)?;
     drop(loading);
     Ok(contender)

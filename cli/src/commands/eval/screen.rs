@@ -16,7 +16,7 @@ use ocelli_verify::scenes::{SceneGenerator, SceneOptions};
 
 use super::EvalArgs;
 use crate::args::expand_images;
-use crate::{LogArgs, Progress, detector, interrupted, load, print, status};
+use crate::{Progress, detector, interrupted, load, print, status};
 
 /// The scenes are none of those on which `--scenes` evaluates.
 const SEED: u64 = 77;
@@ -81,7 +81,7 @@ impl Search {
 }
 
 /// Finds the threshold of the first pass on images and writes it beside the model.
-pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyhow::Result<()> {
+pub fn calibrate(args: &EvalArgs, folder: Option<&Path>) -> anyhow::Result<()> {
     let is_built_in = args.model.source() == ModelSource::Builtin;
     let names: Vec<String> = match (&*args.classes, is_built_in) {
         ([], true) => vocabulary().iter().map(|name| (*name).to_owned()).collect(),
@@ -102,17 +102,17 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
         confidence: Some(args.confidence),
         ..args.model.options()?
     };
-    let (mut detector, loading) = load(detector(options)?, log)?;
+    let (mut detector, loading) = load(detector(options)?)?;
     let prompts = detector.prepare(&prompts)?;
     drop(loading);
-    status(log, &format!("engine: {}", detector.engine()));
+    status(format!("engine: {}", detector.engine()));
     let model = detector.model().clone();
     let Stages { encoder, decoder, .. } = detector.into_stages();
     let mut stages = Search { encoder, decoder, prompts, features: ImageFeatures::default() };
 
     let all: Vec<usize> = (0..names.len()).collect();
     let (mut detected, mut scores, mut failed) = (Vec::new(), Vec::new(), 0);
-    let progress = Progress::new(log, images.len() as u64);
+    let progress = Progress::new(images.len() as u64);
     for (name, read) in &images {
         interrupted()?;
         progress.message(name);
@@ -148,7 +148,7 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>, log: &LogArgs) -> anyho
         )?;
         writeln!(out, "decoded in full      {:.1} of {} classes an image", found.passed, found.classes)
     })?;
-    status(log, &format!("→ {}", ScreenCalibration::path(&model).display()));
+    status(format!("→ {}", ScreenCalibration::path(&model).display()));
     match failed {
         0 => Ok(()),
         failed => anyhow::bail!("{failed} of {} images failed: see above", images.len()),

@@ -12,7 +12,7 @@ use ocelli::{
 
 use crate::args::{coco_classes, folder_of};
 use crate::interrupt::unless_interrupted;
-use crate::{LogArgs, Progress, class_names, expand_images, interrupted, status};
+use crate::{Progress, class_names, expand_images, interrupted, status};
 
 /// Heading of these options.
 const PRECISION: &str = "Number format";
@@ -41,17 +41,16 @@ impl CalibrateArgs {
         checkpoint: &Checkpoint,
         options: &ExportOptions,
         output: &Path,
-        log: &LogArgs,
     ) -> anyhow::Result<Calibration> {
         let files = expand_images(&self.calibrate)?;
         let classes = if self.calibrate_classes.is_empty() {
             coco_classes().names().map(str::to_owned).collect()
         } else {
-            class_names(&self.calibrate_classes, log)?
+            class_names(&self.calibrate_classes)?
         };
         let factory = EngineFactory::start(&EngineOptions::default())?;
-        status(log, &format!("calibrating on {} images with {}", files.len(), factory.description()));
-        let progress = Progress::waiting(log);
+        status(format!("calibrating on {} images with {}", files.len(), factory.description()));
+        let progress = Progress::waiting();
         let images = files.iter().enumerate().map(|(at, file)| {
             progress.announce(&format!("calibrating, image {} of {}", at + 1, files.len()));
             interrupted()?;

@@ -8,7 +8,7 @@ use ocelli::pipeline::{PipelineStats, Stage, StatsRecorder};
 use ocelli::{Cancellation, EngineKind, Pipeline, Prompts, locked};
 
 use super::{SourceArgs, VideoArgs, options};
-use crate::{LogArgs, detector, interrupted, load, print, status};
+use crate::{detector, interrupted, load, print, status};
 
 /// Frames before the measurement.
 const WARM_UP: u64 = 10;
@@ -38,7 +38,6 @@ impl Times {
 /// Measures the named engine, or each that starts, on the first frames of the source.
 pub fn run(
     args: &VideoArgs,
-    log: &LogArgs,
     classes: &ClassMap,
     prompts: &Prompts,
     source: &SourceArgs,
@@ -59,7 +58,7 @@ pub fn run(
         let mut asked = args.detector.clone();
         (*name).clone_into(&mut asked.model.engine);
         let measure = |sequential: bool| -> anyhow::Result<(String, Times)> {
-            let (mut detector, loading) = load(detector(options(args, asked.options()?, classes)?)?, log)?;
+            let (mut detector, loading) = load(detector(options(args, asked.options()?, classes)?)?)?;
             let embedded = detector.prepare(prompts)?;
             drop(loading);
             let engine = detector.engine().to_owned();
@@ -87,7 +86,7 @@ pub fn run(
         match measured {
             Ok(row) => rows.push(row),
             Err(error) if names.len() == 1 || cancellation.is_cancelled() => return Err(error),
-            Err(error) => status(log, &format!("{name} is not measured: {error}")),
+            Err(error) => status(format!("{name} is not measured: {error}")),
         }
     }
     let table = table(&rows, frames, prompts.len());

@@ -21,12 +21,11 @@ use super::summary::{Counts, source_line, stage_table};
 use super::zones::Counting;
 use crate::output::{is_stdout, write_pretty_json};
 use crate::progress::FirstImage;
-use crate::{LogArgs, Progress, interrupted, print, status};
+use crate::{Progress, interrupted, print, status};
 
 /// A run over a source.
 pub(super) struct VideoRun<'a> {
     pub(super) args: &'a VideoArgs,
-    pub(super) log: &'a LogArgs,
     pub(super) info: SourceInfo,
     pub(super) engine: String,
     pub(super) classes: usize,
@@ -58,7 +57,7 @@ impl VideoRun<'_> {
 
     /// Counts and reports the frames that were written.
     pub(super) fn observer(&self) -> impl FnMut(&FrameOutcome) + Send + use<> {
-        let mut progress = LiveProgress::new(self.log, &self.info, &self.stats);
+        let mut progress = LiveProgress::new(&self.info, &self.stats);
         let counts = Arc::clone(&self.counts);
         move |outcome| {
             locked(&counts).add(outcome);
@@ -91,7 +90,7 @@ impl VideoRun<'_> {
             None => format!("no frame was read, {name}: it is empty"),
         };
         if self.args.sinks.is_empty() && self.args.stats.is_none() {
-            status(self.log, &why);
+            status(&why);
             return Ok(());
         }
         anyhow::bail!("{why}; no result was written");
@@ -118,7 +117,7 @@ impl VideoRun<'_> {
         let counts = locked(&self.counts);
         if stats.frames_out > 0 && !sinks.stdout && !self.args.stats.as_deref().is_some_and(is_stdout) {
             if counts.is_empty() {
-                status(self.log, "nothing was detected");
+                status("nothing was detected");
             } else {
                 print(|out| out.write_all(counts.table(self.args.has_tracks()).as_bytes()))?;
             }
@@ -126,19 +125,16 @@ impl VideoRun<'_> {
             print(|out| out.write_all(tables.as_bytes()))?;
         }
         if stats.frames_out > 0 {
-            status(self.log, &stage_table(&stats));
+            status(&stage_table(&stats));
             if self.args.when_moving.is_some() {
                 let share = 100.0 * counts.still_frames as f64 / stats.frames_out as f64;
                 let skipped = counts.still_frames;
-                status(
-                    self.log,
-                    &format!("without motion: {skipped} frames, {share:.0} %, kept their detections"),
-                );
+                status(format!("without motion: {skipped} frames, {share:.0} %, kept their detections"));
             }
         }
         let states = self.states.as_ref().map(SeveralStates::snapshot).unwrap_or_default();
         for state in &states {
-            status(self.log, &source_line(state));
+            status(&source_line(state));
         }
         if let Some(path) = &self.args.stats {
             let mut report = json!({
@@ -170,15 +166,12 @@ impl VideoRun<'_> {
             }
         }
         if error.is_none() {
-            let written = |path: &Path| status(self.log, &format!("→ {}", path.display()));
+            let written = |path: &Path| status(format!("→ {}", path.display()));
             let stats = self.args.stats.as_deref();
             let files = self.args.sinks.outputs().map(|(_, path)| path).chain(stats);
             files.filter(|path| !is_stdout(path) && path.exists()).for_each(written);
             if self.args.sinks.is_empty() {
-                status(
-                    self.log,
-                    "hint: write the annotated video with -o out.mp4, or show it with --display",
-                );
+                status("hint: write the annotated video with -o out.mp4, or show it with --display");
             }
         }
         Ok(())
@@ -200,10 +193,10 @@ struct LiveProgress {
 
 impl LiveProgress {
     /// Hidden with `--quiet`; if stderr is not a terminal, a line now and then.
-    fn new(log: &LogArgs, info: &SourceInfo, stats: &StatsRecorder) -> Self {
+    fn new(info: &SourceInfo, stats: &StatsRecorder) -> Self {
         let progress = match info.frame_count {
-            Some(frames) if !info.live => Progress::new(log, frames),
-            _ => Progress::waiting(log),
+            Some(frames) if !info.live => Progress::new(frames),
+            _ => Progress::waiting(),
         };
         let first = Some(progress.first_image());
         Self { progress, first, stats: stats.clone(), live: info.live, updated: None }

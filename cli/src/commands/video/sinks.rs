@@ -15,7 +15,7 @@ use super::delivery::start_webhook;
 use super::mqtt;
 use super::zones::{Counting, ZoneSink};
 use crate::args::{OUTPUT, folder_of, label_files};
-use crate::{LogArgs, check_output_file, usage};
+use crate::{check_output_file, usage};
 
 /// Frames per second of a source of unknown rate, without `--fps`.
 const FRAME_RATE: f64 = 30.0;
@@ -233,7 +233,6 @@ impl SinkArgs {
         sources: usize,
         tracked: bool,
         cancellation: &Cancellation,
-        log: &LogArgs,
     ) -> anyhow::Result<Sinks<'static>> {
         let has_stdout = self.lines().any(|(_, path)| is_stdout(path));
         let mut sinks = Sinks { all: Vec::new(), is_silent: false, stdout: has_stdout };
@@ -266,7 +265,7 @@ impl SinkArgs {
             sinks.all.push(window.map_err(hint)?);
         }
         if let Some(address) = &self.mjpeg {
-            sinks.all.push(live_view(address, log)?);
+            sinks.all.push(live_view(address)?);
         }
         if sources > 1 && !sinks.all.is_empty() {
             let rate = info.frame_rate.unwrap_or(FRAME_RATE);
@@ -300,18 +299,18 @@ impl SinkArgs {
 /// # Errors
 /// For an address that is not `HOST:PORT[/PATH]`, or that others reach without a secret path; if the port is taken.
 #[cfg(feature = "serve")]
-fn live_view(text: &str, log: &LogArgs) -> anyhow::Result<Box<dyn Sink>> {
+fn live_view(text: &str) -> anyhow::Result<Box<dyn Sink>> {
     let (address, path) = text.split_once('/').unwrap_or((text, ""));
     let Ok(address) = address.parse() else {
         refuse!("--mjpeg is {text}: expected an address such as 127.0.0.1:8090, or 0.0.0.0:8090/SECRET");
     };
     let view = ocelli_serve::LiveView::bind(address, path).map_err(with_flag("--mjpeg"))?;
-    crate::status(log, &format!("live view: {}", view.url()));
+    crate::status(format!("live view: {}", view.url()));
     Ok(Box::new(view))
 }
 
 #[cfg(not(feature = "serve"))]
-fn live_view(_text: &str, _log: &LogArgs) -> anyhow::Result<Box<dyn Sink>> {
+fn live_view(_text: &str) -> anyhow::Result<Box<dyn Sink>> {
     refuse!("--mjpeg: this build has no web server (the feature serve)")
 }
 

@@ -82,9 +82,9 @@ impl Bench<'_> {
             lines.push(line);
         }
         lines.sort_by(|one, other| one.least_cosine.cosine.total_cmp(&other.least_cosine.cosine));
-        status(&self.args.log, &format!("{:<12} {:>11}  least in", precision.to_string(), "least cos"));
+        status(format!("{:<12} {:>11}  least in", precision.to_string(), "least cos"));
         for BlockLine { block, least_cosine: Least { cosine, output }, .. } in lines {
-            status(&self.args.log, &format!("{block:<12} {cosine:>11.7}  {output}"));
+            status(format!("{block:<12} {cosine:>11.7}  {output}"));
         }
         Ok(())
     }
@@ -101,7 +101,7 @@ impl Bench<'_> {
             let what = names(kept).join(",");
             let what = if what.is_empty() { "nothing" } else { &what };
             let verdict = if passes { "enough" } else { "not enough" };
-            status(&self.args.log, &format!("trial {trials}: keeping {what}: {verdict}, {why}"));
+            status(format!("trial {trials}: keeping {what}: {verdict}, {why}"));
             Ok::<_, anyhow::Error>(passes)
         })?;
         let verdict = Verdict {
@@ -127,7 +127,7 @@ impl Bench<'_> {
         let islands =
             if precision.is_half() { format!(" --mixed-precision {islands}") } else { String::new() };
         let command = format!("ocelli export --precision {precision}{islands}{keep} …");
-        status(&self.args.log, &command);
+        status(&command);
         Ok(())
     }
 
