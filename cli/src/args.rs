@@ -317,9 +317,7 @@ impl DetectorArgs {
     /// # Errors
     /// As [`options`](Self::options) and [`DetectorOptions::for_devices`].
     pub fn devices(&self) -> Result<Vec<DetectorOptions>> {
-        let devices = self.options_on(EngineKind::Auto)?.for_devices(&self.model.engine)?;
-        self.model.check_files()?;
-        Ok(devices)
+        self.options_on(EngineKind::Auto)?.for_devices(&self.model.engine)
     }
 
     /// The options on one device.
@@ -327,9 +325,7 @@ impl DetectorArgs {
     /// # Errors
     /// As [`ModelArgs::options`] and [`DetectorOptions::check`].
     pub fn options(&self) -> Result<DetectorOptions> {
-        let options = self.options_on(self.model.engine.parse()?)?;
-        self.model.check_files()?;
-        Ok(options)
+        self.options_on(self.model.engine.parse()?)
     }
 
     fn options_on(&self, kind: EngineKind) -> Result<DetectorOptions> {
@@ -348,6 +344,7 @@ impl DetectorArgs {
             ..self.model.options_on(kind)?
         };
         options.check()?;
+        self.model.check_files()?;
         Ok(options)
     }
 }

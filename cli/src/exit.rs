@@ -1,8 +1,6 @@
 //! Scripts see from the exit status how a program ended: 0 on success, 1 on a failure, 2 on wrong usage, 130 after Ctrl-C, 141 if
 //! the reader of its output has ended.
 
-use std::process::ExitCode;
-
 use ocelli::{Error, ErrorKind};
 
 use crate::interrupt::{interrupted, on_interrupt};
@@ -11,12 +9,7 @@ use crate::{LogArgs, flags, given};
 
 /// Runs a program that has parsed its arguments: sets up logging and Ctrl-C, and turns an error into one line on stderr and an
 /// exit status. The parameter that the error is about is spelled as its flag.
-pub fn run(log: &LogArgs, program: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
-    ExitCode::from(status_of(log, program))
-}
-
-/// As [`run`], with the exit status as a number.
-pub(crate) fn status_of(log: &LogArgs, program: impl FnOnce() -> anyhow::Result<()>) -> u8 {
+pub fn run(log: &LogArgs, program: impl FnOnce() -> anyhow::Result<()>) -> u8 {
     log.start();
     ocelli::engines::report_file_limits();
     let end = on_interrupt().map_err(anyhow::Error::from).and_then(|()| program());

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Command};
+use clap::{ArgAction, ArgMatches, Args, Command};
 
 static ARGUMENTS: OnceLock<Vec<OsString>> = OnceLock::new();
 static PARSED: OnceLock<(Command, ArgMatches)> = OnceLock::new();
@@ -62,14 +62,35 @@ pub(crate) fn given_arguments(except: &[&str]) -> Vec<OsString> {
     spelled(&command, matches, except)
 }
 
+/// The flag of the first of these options that the running command was given, by their ids.
+pub(crate) fn first_given<'i>(ids: impl IntoIterator<Item = &'i str>) -> Option<String> {
+    let (mut command, mut matches) = (program(), &parsed().1);
+    while let Some((name, inner)) = matches.subcommand() {
+        (command, matches) = (command.find_subcommand(name)?, inner);
+    }
+    let id = ids.into_iter().find(|id| is_given(matches, id))?;
+    let long = command.get_arguments().find(|option| option.get_id() == id)?.get_long()?;
+    Some(format!("--{long}"))
+}
+
+/// As [`first_given`], for all of these arguments.
+pub(crate) fn first_given_of<A: Args>() -> Option<String> {
+    let options = A::augment_args(Command::new(""));
+    first_given(options.get_arguments().map(|option| option.get_id().as_str()))
+}
+
+/// `true` if an option was given; one that the command does not have was not.
+fn is_given(matches: &ArgMatches, id: &str) -> bool {
+    matches!(matches.try_contains_id(id), Ok(true))
+        && matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
 fn spelled(command: &Command, matches: &ArgMatches, except: &[&str]) -> Vec<OsString> {
     let mut all = Vec::new();
     for argument in command.get_arguments() {
         let (id, long) = (argument.get_id().as_str(), argument.get_long().unwrap_or_default());
         // The arguments of a list have been named before; `--help` and `--version` have no values.
-        let is_given = matches!(matches.try_contains_id(id), Ok(true))
-            && matches.value_source(id) == Some(ValueSource::CommandLine);
-        if !is_given || long.is_empty() || except.contains(&long) {
+        if !is_given(matches, id) || long.is_empty() || except.contains(&long) {
             continue;
         }
         let flag = OsString::from(format!("--{long}"));

@@ -23,6 +23,7 @@
 //!         status(format!("engine: {}", detector.engine()));
 //!         Ok(())
 //!     })
+//!     .into()
 //! }
 //! ```
 

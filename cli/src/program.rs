@@ -12,9 +12,8 @@ use crate::commands::{
     build_engine, cache, classes, coco, completions, detect, doctor, embed, eval, export, label, man, models,
     prune, reference, track, verify, video,
 };
-use crate::exit::status_of;
 use crate::given;
-use crate::{LogArgs, parse};
+use crate::{LogArgs, parse, run};
 
 /// Open-vocabulary object detection: find what you name in images and videos.
 #[derive(Parser)]
@@ -152,11 +151,11 @@ impl Program {
             Self::Ocelli => ocelli(),
             Self::DemoImage => {
                 let DemoImage { args, log } = parse();
-                status_of(&log, || detect::run(&args))
+                run(&log, || detect::run(&args))
             }
             Self::DemoVideo => {
                 let DemoVideo { args, log } = parse();
-                status_of(&log, || video::run(&args))
+                run(&log, || video::run(&args))
             }
         }
     }
@@ -164,7 +163,7 @@ impl Program {
 
 fn ocelli() -> u8 {
     let Ocelli { command, log } = parse();
-    status_of(&log, || match command {
+    run(&log, || match command {
         Command::Detect(args) => detect::run(&args),
         Command::Video(args) => video::run(&args),
         #[cfg(feature = "serve")]

@@ -29,14 +29,4 @@ impl InputArgs {
         let hwaccel = self.hwaccel.clone().filter(|name| name != "none");
         InputOptions { stream: self.stream, ffmpeg: self.ffmpeg_options.clone(), hwaccel }
     }
-
-    /// The first flag that is given.
-    pub fn flag(&self) -> Option<&'static str> {
-        let flags = [
-            ("--stream", self.stream.is_some()),
-            ("--ffmpeg-option", !self.ffmpeg_options.is_empty()),
-            ("--hwaccel", self.hwaccel.is_some()),
-        ];
-        flags.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag))
-    }
 }

@@ -1,5 +1,6 @@
 //! `--point "x,y[:no][@name]"`, `--box-prompt "x1,y1,x2,y2[@name]"` and `--mask-prompt FILE[@name]`.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -127,12 +128,8 @@ impl FromStr for Named<PathBuf> {
     }
 }
 
-/// The prompts that belong to one name.
-struct NamedShapes {
-    name: Option<String>,
-    points: Vec<Point>,
-    boxes: Vec<BoundingBox>,
-    masks: Vec<PathBuf>,
+fn of<T: Clone>(all: &[Named<T>], name: &Option<String>) -> Vec<T> {
+    all.iter().filter(|one| one.name == *name).map(|one| one.shown.clone()).collect()
 }
 
 impl ObjectArgs {
@@ -142,9 +139,13 @@ impl ObjectArgs {
     /// # Errors
     /// Wrong usage, such as two boxes around one object; a mask that cannot be read.
     pub fn objects(&self) -> anyhow::Result<Vec<ObjectPrompt>> {
-        let mut objects = Vec::new();
-        for shown in self.by_name() {
-            objects.extend(shown.into_objects()?);
+        let names = self.point.iter().map(|point| &point.name);
+        let names = names.chain(self.box_prompt.iter().map(|one| &one.name));
+        let (mut objects, mut seen) = (Vec::new(), HashSet::new());
+        for name in names.chain(self.mask_prompt.iter().map(|mask| &mask.name)) {
+            if seen.insert(name) {
+                objects.extend(self.named(name)?);
+            }
         }
         if self.multimask && objects.is_empty() {
             return Err(usage("--multimask is about objects: add --point, --box-prompt or --mask-prompt"));
@@ -152,29 +153,10 @@ impl ObjectArgs {
         Ok(objects)
     }
 
-    fn by_name(&self) -> Vec<NamedShapes> {
-        let names = self.point.iter().map(|point| &point.name);
-        let names = names.chain(self.box_prompt.iter().map(|one| &one.name));
-        let mut all: Vec<NamedShapes> = Vec::new();
-        for name in names.chain(self.mask_prompt.iter().map(|mask| &mask.name)) {
-            if all.iter().any(|shown| shown.name == *name) {
-                continue;
-            }
-            let points = of(&self.point, name);
-            let (boxes, masks) = (of(&self.box_prompt, name), of(&self.mask_prompt, name));
-            all.push(NamedShapes { name: name.clone(), points, boxes, masks });
-        }
-        all
-    }
-}
-
-fn of<T: Clone>(all: &[Named<T>], name: &Option<String>) -> Vec<T> {
-    all.iter().filter(|one| one.name == *name).map(|one| one.shown.clone()).collect()
-}
-
-impl NamedShapes {
-    fn into_objects(self) -> anyhow::Result<Vec<ObjectPrompt>> {
-        let Self { name, points, boxes, masks } = self;
+    /// The objects of one name.
+    fn named(&self, name: &Option<String>) -> anyhow::Result<Vec<ObjectPrompt>> {
+        let points = of(&self.point, name);
+        let (boxes, masks) = (of(&self.box_prompt, name), of(&self.mask_prompt, name));
         let label = name.as_deref().unwrap_or(OBJECT);
         let numbered = |index: usize| ObjectPrompt::new(format!("{OBJECT} {}", index + 1));
         match (name.is_none() && points.is_empty(), boxes.as_slice(), masks.as_slice()) {

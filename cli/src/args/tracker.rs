@@ -48,24 +48,6 @@ pub struct TrackerArgs {
 }
 
 impl TrackerArgs {
-    /// The flag of the first option that was given.
-    pub fn first_given(&self) -> Option<&'static str> {
-        let given = [
-            ("--track-thresh", self.track_threshold.is_some()),
-            ("--low-thresh", self.low_threshold.is_some()),
-            ("--new-track-thresh", self.new_track_threshold.is_some()),
-            ("--match-thresh", self.match_iou.is_some()),
-            ("--low-match-thresh", self.low_match_iou.is_some()),
-            ("--lost-match-thresh", self.lost_match_iou.is_some()),
-            ("--min-hits", self.min_hits.is_some()),
-            ("--sure-thresh", self.sure_threshold.is_some()),
-            ("--max-time-lost", self.max_time_lost.is_some()),
-            ("--match-classes", self.match_classes.is_some()),
-            ("--coast", self.coast_frames.is_some()),
-        ];
-        given.into_iter().find_map(|(flag, is_given)| is_given.then_some(flag))
-    }
-
     /// A tracker's options, from the arguments.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use ocelli_datasets::eval::Protocol;
 
 use super::{eval, video};
 use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE, ScreenArgs};
-use crate::given::given_arguments;
+use crate::given::{first_given, given_arguments};
 use crate::matches::{line, matches_of};
 use crate::{LogArgs, ModelArgs, usage};
 
@@ -85,13 +85,7 @@ pub fn run(args: &CocoArgs) -> anyhow::Result<()> {
         refuse!("nothing to do: name COCO's folder with --coco, --images and --annotations, or --video");
     }
     // clap does not ask for --video where --coco, which excludes it, is given.
-    let of_videos = [
-        ("--track", args.track),
-        ("--output", args.output.is_some()),
-        ("--jsonl", args.jsonl.is_some()),
-        ("--class-budget", args.class_budget.is_some()),
-    ];
-    if let Some((flag, _)) = of_videos.into_iter().find(|(_, given)| *given) {
+    if let Some(flag) = first_given(["track", "output", "jsonl", "class_budget"]) {
         refuse!("{flag} is an option of --video: leave it out, or name a video");
     }
     eval::run(&parsed("eval", given.into_iter())?)

@@ -5,8 +5,10 @@ mod outputs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use clap::Args;
+use ocelli::atomic_file::create_folder;
 use ocelli::draw::{Annotator, Redaction};
 use ocelli::image::has_image_extension;
 use ocelli::sink::{Crops, YoloLabels};
@@ -16,7 +18,9 @@ use ocelli::{
     stages::EmbeddedPrompts,
 };
 
-use self::outputs::{ContactSheet, Outputs, SemanticFolder, check_image_file, renamed, stems};
+use self::outputs::{
+    ContactSheet, Outputs, check_image_file, check_semantic_folder, renamed, stems, write_maps,
+};
 use crate::args::{
     DETECTION, DartArgs, ExemplarArg, INPUT, OUTPUT, ObjectArgs, PERFORMANCE, PrivacyArgs, ScreenArgs,
     TileArgs, built_in_model_help, class_map, coco_classes, embed_exemplars, images_beside, label_files,
@@ -114,7 +118,7 @@ pub fn run(args: &DetectArgs) -> anyhow::Result<()> {
     let crops = args.crops.as_deref().map(|folder| Crops::create(folder, false)).transpose();
     let crops = crops.map_err(with_flag("--crops"))?;
     let labels = args.save_txt.as_deref().map(label_files).transpose()?;
-    let semantic = args.semantic.as_deref().map(SemanticFolder::plan).transpose()?;
+    args.semantic.as_deref().map_or(Ok(()), check_semantic_folder)?;
     let builder = detector(DetectorOptions {
         masks: args.masks || !objects.is_empty(),
         semantic_maps: args.semantic.is_some(),
@@ -134,12 +138,12 @@ pub fn run(args: &DetectArgs) -> anyhow::Result<()> {
     if let Some(outputs) = &outputs {
         outputs.create_folder()?;
     }
-    if let Some(semantic) = &semantic {
-        semantic.create()?;
+    if let Some(folder) = &args.semantic {
+        create_folder(folder)?;
     }
 
     let stems = stems(&files);
-    let has_names = outputs.is_some() || crops.is_some() || labels.is_some() || semantic.is_some();
+    let has_names = outputs.is_some() || crops.is_some() || labels.is_some() || args.semantic.is_some();
     if let Some(line) = renamed(&files, &stems).filter(|_| has_names) {
         status(&line);
     }
@@ -150,12 +154,13 @@ pub fn run(args: &DetectArgs) -> anyhow::Result<()> {
         redaction,
         embedded,
         outputs,
-        semantic,
         crops,
         labels,
         stems,
         sheet: ContactSheet::default(),
         report: Report::default(),
+        annotator: Annotator::new(),
+        progress: Rc::new(Progress::new(files.len() as u64)),
     };
     let end = job.detect_all(&mut detector, &files);
     // Finished images are kept after Ctrl-C and if others could not be read.
@@ -248,20 +253,20 @@ struct ImageRun<'a> {
     /// The encoded prompts, if the exemplars are in another image, or images are searched in tiles or in groups.
     embedded: Option<EmbeddedPrompts>,
     outputs: Option<Outputs>,
-    semantic: Option<SemanticFolder>,
     crops: Option<Crops>,
     labels: Option<YoloLabels>,
     /// A unique name for each image.
     stems: Vec<String>,
     sheet: ContactSheet,
     report: Report,
+    annotator: Annotator,
+    progress: Rc<Progress>,
 }
 
 impl ImageRun<'_> {
     /// Of several images, one that cannot be read is reported and the others are processed.
     fn detect_all(&mut self, detector: &mut Detector, files: &[PathBuf]) -> anyhow::Result<()> {
-        let progress = Progress::new(files.len() as u64);
-        let annotator = Annotator::new();
+        let progress = Rc::clone(&self.progress);
         let (mut failed, mut first) = (0, Some(progress.first_image()));
         let stop_if_interrupted = |number: usize| {
             interrupted().inspect_err(|_| {
@@ -272,7 +277,7 @@ impl ImageRun<'_> {
             first = None;
             match outcome {
                 Ok((picture, found)) => {
-                    job.present(&annotator, number, &files[number], picture, &found, &progress)?;
+                    job.present(number, &files[number], picture, &found)?;
                 }
                 Err(e) if files.len() > 1 && e.kind() != ErrorKind::Cancelled => {
                     failed += 1;
@@ -353,21 +358,19 @@ impl ImageRun<'_> {
     /// Prints the table, writes the files of one image and adds it to the report.
     fn present(
         &mut self,
-        annotator: &Annotator,
         number: usize,
         file: &Path,
         Picture { size, image }: Picture,
         found: &Detections,
-        progress: &Progress,
     ) -> anyhow::Result<()> {
         let report = ImageReport::new(file, size, found);
         // Of many images, those without anything are counted at the end.
         if self.prints_tables() && (self.stems.len() == 1 || !report.detections.is_empty()) {
-            progress.suspend(|| print(|out| write_table(out, &report, MOST_ROWS)))?;
+            self.progress.suspend(|| print(|out| write_table(out, &report, MOST_ROWS)))?;
         }
-        if let Some(semantic) = &self.semantic {
-            for path in semantic.write(&self.stems[number], &found.semantic)? {
-                progress.status(&format!("→ {}", path.display()));
+        if let Some(folder) = &self.args.semantic {
+            for path in write_maps(folder, &self.stems[number], &found.semantic)? {
+                self.progress.status(&format!("→ {}", path.display()));
             }
         }
         if let Some(labels) = &self.labels {
@@ -375,20 +378,13 @@ impl ImageRun<'_> {
         }
         self.report.images.push(report);
         match image {
-            Some(image) => self.draw(annotator, number, image, found, progress),
+            Some(image) => self.draw(number, image, found),
             None => Ok(()),
         }
     }
 
     /// Writes what has pixels of the image.
-    fn draw(
-        &mut self,
-        annotator: &Annotator,
-        number: usize,
-        image: Image,
-        found: &Detections,
-        progress: &Progress,
-    ) -> anyhow::Result<()> {
+    fn draw(&mut self, number: usize, image: Image, found: &Detections) -> anyhow::Result<()> {
         let image = match &self.redaction {
             Some(redaction) => {
                 let mut pixels = image.into_rgb_image();
@@ -402,11 +398,11 @@ impl ImageRun<'_> {
         }
         if self.outputs.is_some() || self.args.sheet.is_some() {
             let mut annotated = image.into_rgb_image();
-            annotator.annotate(&mut annotated, &found.items)?;
+            self.annotator.annotate(&mut annotated, &found.items)?;
             let annotated = Image::from(annotated);
             if let Some(outputs) = &self.outputs {
                 let path = outputs.write(number, &annotated)?;
-                progress.status(&format!("→ {}", path.display()));
+                self.progress.status(&format!("→ {}", path.display()));
             }
             if self.args.sheet.is_some() {
                 self.sheet.add(&annotated)?;

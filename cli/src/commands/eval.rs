@@ -15,7 +15,7 @@ use ocelli_datasets::eval::{
 use ocelli_verify::scenes::{SceneGenerator, SceneOptions, vocabulary};
 
 use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, ScreenArgs, class_names};
-use crate::given::given_arguments;
+use crate::given::{first_given, given_arguments};
 use crate::output::{check_outputs, diagnostic, is_stdout, one_line, present};
 use crate::{ModelArgs, Progress, interrupted, status};
 
@@ -227,13 +227,8 @@ impl EvalArgs {
 
 fn check(args: &EvalArgs) -> anyhow::Result<()> {
     if args.protocol == Protocol::BoxToMask {
-        let others = [
-            ("--predictions", args.predictions.is_some()),
-            ("--exemplars-from-truth", args.exemplars_from_truth),
-            ("--save-predictions", args.save_predictions.is_some()),
-            ("--screen", args.screen.screen.is_some()),
-        ];
-        if let Some((flag, _)) = others.into_iter().find(|(_, given)| *given) {
+        let others = ["predictions", "exemplars_from_truth", "save_predictions", "screen"];
+        if let Some(flag) = first_given(others) {
             refuse!("--protocol box-to-mask detects nothing: remove {flag}");
         }
     }

@@ -33,6 +33,7 @@ use crate::args::{
     DETECTION, DartArgs, ExemplarArg, PERFORMANCE, PrivacyArgs, ScreenArgs, TileArgs, built_in_model_help,
     class_map, coco_classes, embed_exemplars, one_of, prompts, thresholds,
 };
+use crate::given::first_given_of;
 use crate::loading::{engines, load_devices};
 use crate::output::check_outputs;
 use crate::{DetectorArgs, TrackerArgs, cancel_on_interrupt, detector, interrupted, status, usage};
@@ -340,7 +341,7 @@ impl VideoArgs {
     fn check(&self, zones: Option<&ZonesFile>) -> anyhow::Result<()> {
         let has_tracks = self.has_tracks();
         let has_masks = self.memory || self.track && self.masks;
-        let of_tracker = self.tracker.first_given().filter(|_| !self.track);
+        let of_tracker = first_given_of::<TrackerArgs>().filter(|_| !self.track);
         let tracker = if self.memory { "use --track in place of --memory" } else { "add --track" };
         let of_masks = self.sinks.of_masks().filter(|_| !has_masks);
         let alone = [

@@ -40,7 +40,7 @@ enum Bench {
 }
 
 fn main() -> ExitCode {
-    match cli::parse() {
+    let status = match cli::parse() {
         Bench::Detect(args) => cli::run(&args.log, || detect::run(&args)),
         Bench::Devices(args) => cli::run(&args.log, || devices::run(&args)),
         Bench::Video(args) => cli::run(&args.log, || video::run(&args)),
@@ -53,5 +53,6 @@ fn main() -> ExitCode {
         Bench::Checkpoint(args) => cli::run(&args.log, || checkpoint::run(&args)),
         Bench::Tiles(args) => cli::run(&args.log, || tiles::run(&args)),
         Bench::Report(args) => cli::run(&args.log, || report::run(&args)),
-    }
+    };
+    status.into()
 }

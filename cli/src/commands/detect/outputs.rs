@@ -131,49 +131,34 @@ fn names_in(folder: &Path, sources: &[PathBuf]) -> Vec<PathBuf> {
     sources.iter().zip(stems(sources)).map(name).collect()
 }
 
-/// A folder of maps: `street-red_apple.png` is white where red apples are in `street.jpg`.
-#[derive(Debug)]
-pub struct SemanticFolder {
-    folder: PathBuf,
+/// Checks the folder of `--semantic` before the work begins.
+///
+/// # Errors
+/// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if it is a file.
+pub fn check_semantic_folder(folder: &Path) -> Result<()> {
+    if folder.exists() && !folder.is_dir() {
+        refuse!("--semantic, {}: it is a file; name a folder", folder.display());
+    }
+    Ok(())
 }
 
-impl SemanticFolder {
-    /// Takes the folder without writing.
-    ///
-    /// # Errors
-    /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if `folder` is a file.
-    pub fn plan(folder: &Path) -> Result<Self> {
-        if folder.exists() && !folder.is_dir() {
-            refuse!("--semantic, {}: it is a file; name a folder", folder.display());
-        }
-        Ok(Self { folder: folder.to_owned() })
-    }
-
-    /// Creates the folder.
-    ///
-    /// # Errors
-    /// [`Io`](ocelli::ErrorKind::Io) if it cannot be created.
-    pub fn create(&self) -> Result<()> {
-        create_folder(&self.folder)
-    }
-
-    /// Writes the maps of the image with this stem, each atomically, and returns their paths.
-    ///
-    /// # Errors
-    /// [`Io`](ocelli::ErrorKind::Io) if one cannot be written.
-    pub fn write(&self, stem: &str, maps: &[SemanticMap]) -> Result<Vec<PathBuf>> {
-        let write = |map: &SemanticMap| {
-            let path = self.folder.join(name(stem, map, maps));
-            let pixels: Vec<u8> = map.mask.to_bitmap().into_iter().map(|inside| 255 * inside).collect();
-            let (width, height, color) = (map.mask.width(), map.mask.height(), ExtendedColorType::L8);
-            write_atomically(&path, |file| {
-                image::write_buffer_with_format(file, &pixels, width, height, color, ImageFormat::Png)
-                    .map_err(std::io::Error::other)
-            })?;
-            Ok(path)
-        };
-        maps.iter().map(write).collect()
-    }
+/// Writes the maps of the image with this stem into a folder, each atomically, and returns their paths:
+/// `street-red_apple.png` is white where red apples are in `street.jpg`.
+///
+/// # Errors
+/// [`Io`](ocelli::ErrorKind::Io) if one cannot be written.
+pub fn write_maps(folder: &Path, stem: &str, maps: &[SemanticMap]) -> Result<Vec<PathBuf>> {
+    let write = |map: &SemanticMap| {
+        let path = folder.join(name(stem, map, maps));
+        let pixels: Vec<u8> = map.mask.to_bitmap().into_iter().map(|inside| 255 * inside).collect();
+        let (width, height, color) = (map.mask.width(), map.mask.height(), ExtendedColorType::L8);
+        write_atomically(&path, |file| {
+            image::write_buffer_with_format(file, &pixels, width, height, color, ImageFormat::Png)
+                .map_err(std::io::Error::other)
+        })?;
+        Ok(path)
+    };
+    maps.iter().map(write).collect()
 }
 
 /// The label reduced to letters and digits; labels that become equal get the number of their class.
@@ -313,7 +298,6 @@ mod tests {
     fn names_are_safe_and_distinct() -> std::io::Result<()> {
         let parent = tempfile::tempdir()?;
         let sources = ["a/x.png", "b/x.jpg", "x-2.png"].map(PathBuf::from);
-        let folder = SemanticFolder::plan(parent.path()).map_err(std::io::Error::other)?;
         let map = |class_id: usize, label: &str| SemanticMap {
             class_id,
             label: label.into(),
@@ -322,7 +306,7 @@ mod tests {
         let maps = [map(0, "Red Apple"), map(1, "../../etc"), map(2, "red/apple"), map(3, &"dog".repeat(99))];
         let mut names = Vec::new();
         for stem in stems(&sources) {
-            let written = folder.write(&stem, &maps).map_err(std::io::Error::other)?;
+            let written = write_maps(parent.path(), &stem, &maps).map_err(std::io::Error::other)?;
             names.extend(written.iter().map(|path| {
                 assert_eq!(path.parent(), Some(parent.path()));
                 path.file_name().unwrap_or_default().to_string_lossy().into_owned()

@@ -17,8 +17,7 @@ pub fn open(args: &EvalArgs, truth: &Truth, task: &EvalTask) -> anyhow::Result<V
         return Ok(vec![Contender::predicted(path, truth, task)?]);
     }
     if args.compare.is_empty() {
-        let name = args.model.model.as_deref().unwrap_or(Path::new(ModelSource::BUILT_IN));
-        return Ok(vec![model(name, args, &args.model, truth, task)?]);
+        return Ok(vec![model(args, &args.model, truth, task)?]);
     }
     let open = |path: &PathBuf| {
         if path.is_file() {
@@ -29,18 +28,12 @@ pub fn open(args: &EvalArgs, truth: &Truth, task: &EvalTask) -> anyhow::Result<V
         }
         let built_in = path.as_os_str() == ModelSource::BUILT_IN && !path.exists();
         let named = ModelArgs { model: (!built_in).then(|| path.clone()), ..args.model.clone() };
-        model(path, args, &named, truth, task)
+        model(args, &named, truth, task)
     };
     args.compare.iter().map(open).collect()
 }
 
-fn model(
-    name: &Path,
-    args: &EvalArgs,
-    model: &ModelArgs,
-    truth: &Truth,
-    task: &EvalTask,
-) -> anyhow::Result<Contender> {
+fn model(args: &EvalArgs, model: &ModelArgs, truth: &Truth, task: &EvalTask) -> anyhow::Result<Contender> {
     let prompts = task.prompts(truth)?;
     if args.protocol == Protocol::BoxToMask {
         model.check_tracker("--protocol box-to-mask")?;
@@ -54,6 +47,7 @@ fn model(
     };
     options.set_post_processing(args.protocol.post_processing());
     let (detector, loading) = load(detector(options)?)?;
+    let name = model.model.as_deref().unwrap_or(Path::new(ModelSource::BUILT_IN));
     let contender = Contender::model(name.display().to_string(), detector, prompts, task)?;
     drop(loading);
     Ok(contender)

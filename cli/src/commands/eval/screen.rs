@@ -7,10 +7,7 @@ use ocelli::builtin::vocabulary;
 use ocelli::{
     Image, ModelSource, Prompts, Result, StageTimes,
     options::DetectorOptions,
-    stages::{
-        DecodeRequest, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, ScreenCalibration,
-        Screening, Stages, Wanted,
-    },
+    stages::{DecodeRequest, ImageFeatures, ScreenCalibration, Screening, Stages, Wanted},
 };
 use ocelli_verify::scenes::{SceneGenerator, SceneOptions};
 
@@ -50,36 +47,6 @@ fn images(args: &EvalArgs, folder: Option<&Path>) -> anyhow::Result<Vec<NamedIma
     }
 }
 
-/// The detector's stages, with the features of the current image.
-struct Search {
-    encoder: ImageEncoder,
-    decoder: PromptDecoder,
-    prompts: EmbeddedPrompts,
-    features: ImageFeatures,
-}
-
-impl Search {
-    fn encode(&mut self, image: &Image) -> Result<()> {
-        let wanted = Wanted::default();
-        self.encoder.encode_into(image, wanted, &mut self.features, &mut StageTimes::default())
-    }
-
-    /// The scores of the first pass.
-    fn screen(&mut self) -> Result<Vec<f32>> {
-        let scores = self.decoder.screen_scores(&self.features, &self.prompts, &mut StageTimes::default())?;
-        Ok(scores.into_iter().flatten().collect())
-    }
-
-    /// The classes of the detections, one for each, when `classes` are decoded in full.
-    fn decode(&mut self, classes: &[usize]) -> Result<Vec<usize>> {
-        let mut found = Vec::new();
-        let times = &mut StageTimes::default();
-        let request = DecodeRequest { classes: Some(classes), ..(&self.prompts).into() };
-        self.decoder.decode_into(&self.features, request, times, &mut found)?;
-        Ok(found.into_iter().map(|detection| detection.class_id).collect())
-    }
-}
-
 /// Finds the threshold of the first pass on images and writes it beside the model.
 pub fn calibrate(args: &EvalArgs, folder: Option<&Path>) -> anyhow::Result<()> {
     let is_built_in = args.model.source() == ModelSource::Builtin;
@@ -107,8 +74,8 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>) -> anyhow::Result<()> {
     drop(loading);
     status(format!("engine: {}", detector.engine()));
     let model = detector.model().clone();
-    let Stages { encoder, decoder, .. } = detector.into_stages();
-    let mut stages = Search { encoder, decoder, prompts, features: ImageFeatures::default() };
+    let Stages { mut encoder, mut decoder, .. } = detector.into_stages();
+    let (mut features, times) = (ImageFeatures::default(), &mut StageTimes::default());
 
     let all: Vec<usize> = (0..names.len()).collect();
     let (mut detected, mut scores, mut failed) = (Vec::new(), Vec::new(), 0);
@@ -118,9 +85,13 @@ pub fn calibrate(args: &EvalArgs, folder: Option<&Path>) -> anyhow::Result<()> {
         progress.message(name);
         match read() {
             Ok(image) => {
-                stages.encode(&image)?;
-                let screened = stages.screen()?;
-                detected.extend(stages.decode(&all)?.into_iter().map(|class| screened[class]));
+                encoder.encode_into(&image, Wanted::default(), &mut features, times)?;
+                let screened = decoder.screen_scores(&features, &prompts, times)?;
+                let screened: Vec<f32> = screened.into_iter().flatten().collect();
+                let mut found = Vec::new();
+                let request = DecodeRequest { classes: Some(&all), ..(&prompts).into() };
+                decoder.decode_into(&features, request, times, &mut found)?;
+                detected.extend(found.iter().map(|detection| screened[detection.class_id]));
                 scores.extend(screened);
             }
             Err(error) => {

@@ -10,6 +10,7 @@ use ocelli::{Result, Source};
 use ocelli_datasets::label::{LabelVideo, Tracking};
 
 use crate::args::{INPUT, InputArgs, frame_files, is_video, videos_of};
+use crate::given::first_given_of;
 use crate::{interrupted, usage};
 
 /// Every tenth frame is an image by default: neighbours look alike, and trainers learn little from the others.
@@ -57,9 +58,9 @@ impl VideoArgs {
     /// If a file or a folder is none, or an argument is out of range.
     pub fn find(&self, output: &Path) -> anyhow::Result<Vec<InputVideo>> {
         // Not `requires` of clap: it does not ask for what conflicts with --images.
-        let alone = [("--every", self.every.is_some()), ("--track", self.track), ("--memory", self.memory)];
-        let given = alone.iter().find_map(|(flag, is_given)| is_given.then_some(*flag)).or(self.input.flag());
-        if let Some(flag) = given.filter(|_| self.video.is_empty()) {
+        if self.video.is_empty()
+            && let Some(flag) = first_given_of::<Self>()
+        {
             refuse!("{flag} is for videos: name one with --video in place of --images");
         }
         if self.every == Some(0) {
@@ -89,7 +90,9 @@ impl VideoArgs {
         if self.memory && found.len() > 1 {
             refuse!("--memory follows the objects of one video: name one; another run adds the next");
         }
-        if let Some(flag) = self.input.flag().filter(|_| found.iter().all(|(path, _)| path.is_dir())) {
+        if let Some(flag) =
+            first_given_of::<InputArgs>().filter(|_| found.iter().all(|(path, _)| path.is_dir()))
+        {
             refuse!("{flag} is for video files: expected one with --video");
         }
         Ok(found)

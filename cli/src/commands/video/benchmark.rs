@@ -6,6 +6,7 @@ use std::time::Instant;
 use ocelli::classes::ClassMap;
 use ocelli::pipeline::{PipelineStats, Stage, StatsRecorder};
 use ocelli::{Cancellation, EngineKind, Pipeline, Prompts, locked};
+use ocelli_datasets::table::{columns, row};
 
 use super::{SourceArgs, VideoArgs, options};
 use crate::{detector, interrupted, load, print, status};
@@ -107,19 +108,17 @@ fn frames_per_second(ends: &[Instant], warm_up: usize) -> anyhow::Result<f64> {
     }
 }
 
-fn table(rows: &[Row], frames: u64, classes: usize) -> String {
-    let width = rows.iter().map(|row| row.engine.chars().count()).max().unwrap_or(0).max(6);
-    let mut text =
-        format!("{:width$}  backbone ms  decode ms  sequential FPS  pipelined FPS  gain\n", "engine");
-    for Row { engine, sequential, pipelined } in rows {
-        let (backbone, decode) = (sequential.median(Stage::Backbone), sequential.median(Stage::Decode));
-        let (one, all) = (sequential.fps, pipelined.fps);
-        let gain = all / one;
-        text +=
-            &format!("{engine:width$}  {backbone:11.1}  {decode:9.1}  {one:14.1}  {all:13.1}  {gain:3.2}x\n");
-    }
+fn table(measured: &[Row], frames: u64, classes: usize) -> String {
+    let mut rows =
+        vec![row("engine", ["backbone ms", "decode ms", "sequential FPS", "pipelined FPS", "gain"])];
+    rows.extend(measured.iter().map(|Row { engine, sequential, pipelined }| {
+        let stages = [Stage::Backbone, Stage::Decode].map(|stage| sequential.median(stage));
+        let numbers = stages.into_iter().chain([sequential.fps, pipelined.fps]);
+        let gain = format!("{:.2}x", pipelined.fps / sequential.fps);
+        row(engine, numbers.map(|number| format!("{number:.1}")).chain([gain]))
+    }));
     let classes = if classes == 1 { "1 class".to_owned() } else { format!("{classes} classes") };
-    text + &format!("{frames} frames, {classes}; times of stages are medians\n")
+    columns(&rows, 1) + &format!("{frames} frames, {classes}; times of stages are medians\n")
 }
 
 #[cfg(test)]

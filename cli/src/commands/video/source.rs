@@ -2,7 +2,6 @@
 
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,11 +10,12 @@ use ocelli::source::{
     Selected, Selection, Several, SeveralStates, StreamKind, check_cameras, natural_order, without_secrets,
 };
 use ocelli::videos::{self, VideoInput};
-use ocelli::{Cancellation, Frame, Source, source::SourceInfo};
+use ocelli::{Cancellation, Source};
 use ocelli_export::read_text;
 use ocelli_verify::scenes::{MovingScene, vocabulary};
 
 use crate::args::{INPUT, InputArgs, frame_files, videos_of};
+use crate::given::first_given_of;
 use crate::{interrupted, usage};
 
 /// Frames per second of images, and of raw frames of unknown rate.
@@ -38,8 +38,8 @@ pub struct SourceArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "video")]
     pub sources: Option<PathBuf>,
     /// Format of raw frames on stdin: WIDTHxHEIGHT:PIXELS[@FPS], PIXELS is bgr, rgb, gray or nv12
-    #[arg(long, value_name = "FORMAT")]
-    pub raw: Option<RawArg>,
+    #[arg(long, value_name = "FORMAT", value_parser = parse_raw)]
+    pub raw: Option<(RawFormat, bool)>,
     /// Frames per second of images and of streams of unknown rate [default: 30]
     #[arg(long, id = "frame_rate", value_name = "RATE")]
     pub fps: Option<f64>,
@@ -98,6 +98,11 @@ impl SourceArgs {
         self.video.is_empty() && self.sources.is_none()
     }
 
+    /// Frames per second of images.
+    fn rate(&self) -> f64 {
+        self.fps.unwrap_or(FRAME_RATE)
+    }
+
     /// Opens the source; a live source reconnects until `cancellation`. Without a source, draws `classes`. Of several sources,
     /// `newest` is whether newer frames replace older ones.
     ///
@@ -109,16 +114,11 @@ impl SourceArgs {
         newest: Option<bool>,
         cancellation: &Cancellation,
     ) -> anyhow::Result<OpenSource> {
-        let rate = self.fps.unwrap_or(FRAME_RATE);
+        let rate = self.rate();
         if !FRAME_RATES.contains(&rate) {
             let (least, most) = (FRAME_RATES.start(), FRAME_RATES.end());
             refuse!("--fps is {rate}: expected {least} to {most}");
         }
-        let kind = match (self.live, self.file) {
-            (true, _) => Some(StreamKind::Live),
-            (_, true) => Some(StreamKind::File),
-            _ => None,
-        };
         let video = with_videos_of_folders(&self.video)?;
         let several = match &self.sources {
             Some(path) => Some(named_sources(path)?),
@@ -133,22 +133,22 @@ impl SourceArgs {
             None => video.iter().take(1).map(String::as_str).collect(),
         };
         let is_url = |one: &&str| matches!(SourceName::parse(one), SourceName::Url(_));
-        if kind.is_some() && !named.iter().any(is_url) {
+        if (self.live || self.file) && !named.iter().any(is_url) {
             let flag = if self.live { "--live" } else { "--file" };
             refuse!("{flag} is for URLs: expected --video http://… or another URL");
         }
         let is_read_by_ffmpeg =
             |one: &&str| !matches!(SourceName::parse(one), SourceName::Images(_)) && *one != "-";
-        if let Some(flag) = self.input.flag().filter(|_| !named.iter().any(is_read_by_ffmpeg)) {
+        if let Some(flag) = first_given_of::<InputArgs>().filter(|_| !named.iter().any(is_read_by_ffmpeg)) {
             refuse!("{flag} is for video files, URLs and cameras: expected one with --video");
         }
         if self.raw.is_some() && self.video != ["-"] {
             refuse!("--raw is the format of frames on stdin: add --video -");
         }
         if let Some(several) = several {
-            return self.open_several(several, rate, kind, newest, cancellation);
+            return self.open_several(several, newest, cancellation);
         }
-        let (source, files) = self.open_one(&video, rate, kind, classes, true, cancellation)?;
+        let (source, files) = self.open_one(&video, classes, true, cancellation)?;
         Ok(OpenSource { source, files, states: None })
     }
 
@@ -157,8 +157,6 @@ impl SourceArgs {
     fn open_several(
         &self,
         several: Vec<Named>,
-        rate: f64,
-        kind: Option<StreamKind>,
         newest: Option<bool>,
         cancellation: &Cancellation,
     ) -> anyhow::Result<OpenSource> {
@@ -169,7 +167,7 @@ impl SourceArgs {
         let all_opened: Vec<_> = std::thread::scope(|scope| {
             let open = |named: &Named| {
                 let video = vec![named.source.clone()];
-                scope.spawn(move || self.open_one(&video, rate, kind, &[], false, cancellation))
+                scope.spawn(move || self.open_one(&video, &[], false, cancellation))
             };
             let threads: Vec<_> = several.iter().map(open).collect();
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|e| resume_unwind(e))).collect()
@@ -195,8 +193,6 @@ impl SourceArgs {
     fn open_one(
         &self,
         video: &[String],
-        rate: f64,
-        kind: Option<StreamKind>,
         classes: &[&str],
         is_alone: bool,
         cancellation: &Cancellation,
@@ -205,10 +201,10 @@ impl SourceArgs {
         let source: Box<dyn Source> = match video {
             [] => self.scene(classes)?,
             [one] if one == "-" => {
-                let Some(format) = self.raw else {
+                let Some(raw) = self.raw else {
                     refuse!("--video - needs the format of the frames, such as --raw 1280x720:bgr");
                 };
-                Box::new(RawFrames::new("stdin", format.at(self.fps)?, std::io::stdin()))
+                Box::new(RawFrames::new("stdin", raw_at(raw, self.fps)?, std::io::stdin()))
             }
             [one] => match SourceName::parse(one) {
                 SourceName::Camera(index) => {
@@ -218,6 +214,11 @@ impl SourceArgs {
                     self.live(format!("camera {index}"), can_come, open, is_alone, cancellation)?
                 }
                 SourceName::Url(url) => {
+                    let kind = match (self.live, self.file) {
+                        (true, _) => Some(StreamKind::Live),
+                        (_, true) => Some(StreamKind::File),
+                        _ => None,
+                    };
                     let is_file = kind.or_else(|| StreamKind::of_url(&url)) == Some(StreamKind::File);
                     let name = without_secrets(&url);
                     let (until, options) = (cancellation.clone(), self.input.options());
@@ -228,22 +229,16 @@ impl SourceArgs {
                     let mut files = frame_files(std::slice::from_ref(&path))?;
                     natural_order(&mut files);
                     read.clone_from(&files);
-                    Box::new(PictureFiles::new(one.as_str(), files, rate)?)
+                    Box::new(PictureFiles::new(one.as_str(), files, self.rate())?)
                 }
                 SourceName::Video(path) => {
                     if !path.exists() {
                         refuse!("no video, {one}: no such file or folder");
                     }
-                    let source = videos::open(VideoInput::File(&path), &self.input.options());
-                    read.push(path);
-                    match source {
-                        Err(error) if !is_alone => {
-                            let mut info = SourceInfo::default();
-                            info.name.clone_from(one);
-                            Box::new(Unopened { info, error: Some(error) })
-                        }
-                        source => source?,
-                    }
+                    read.push(path.clone());
+                    let options = self.input.options();
+                    let open = move || videos::open(VideoInput::File(&path), &options);
+                    self.live(one.clone(), false, open, is_alone, cancellation)?
                 }
             },
             several => {
@@ -255,7 +250,7 @@ impl SourceArgs {
                     refuse!("--video, {}: {why}", other.display());
                 }
                 read = frame_files(&paths)?;
-                Box::new(PictureFiles::new("images", read.clone(), rate)?)
+                Box::new(PictureFiles::new("images", read.clone(), self.rate())?)
             }
         };
         let mut selection = Selection::default();
@@ -266,8 +261,8 @@ impl SourceArgs {
         Ok((Box::new(selected), read))
     }
 
-    /// A source that reconnects when it is lost, and is waited for if it `can_come` later. A file behind a URL is not live:
-    /// its end is no loss.
+    /// A source that reconnects when it is lost, and is waited for if it `can_come` later; of several, one that cannot fails
+    /// when it is read, without the others. A file is not live: its end is no loss.
     fn live(
         &self,
         name: String,
@@ -407,52 +402,19 @@ impl Named {
     }
 }
 
-/// The value of `--raw`.
-#[derive(Clone, Copy, Debug)]
-pub struct RawArg {
-    format: RawFormat,
-    /// The text has a rate.
-    has_rate: bool,
+/// The value of `--raw`, and whether it has a rate.
+fn parse_raw(text: &str) -> Result<(RawFormat, bool), String> {
+    Ok((text.parse()?, text.contains('@')))
 }
 
-impl FromStr for RawArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Ok(Self { format: text.parse()?, has_rate: text.contains('@') })
+/// The format, with the rate of `--fps` unless it has one.
+fn raw_at((mut format, has_rate): (RawFormat, bool), fps: Option<f64>) -> anyhow::Result<RawFormat> {
+    let said = format.frame_rate;
+    format.frame_rate = fps.unwrap_or(said);
+    if has_rate && format.frame_rate != said {
+        refuse!("--fps is {}, --raw says @{said}: name one of them", format.frame_rate);
     }
-}
-
-impl RawArg {
-    /// The format, with the rate of `--fps` unless it has one.
-    fn at(self, fps: Option<f64>) -> anyhow::Result<RawFormat> {
-        let mut format = self.format;
-        match fps {
-            Some(rate) if self.has_rate && rate != format.frame_rate => {
-                let said = format.frame_rate;
-                refuse!("--fps is {rate}, --raw says @{said}: name one of them");
-            }
-            Some(rate) => format.frame_rate = rate,
-            None => {}
-        }
-        Ok(format)
-    }
-}
-
-/// One of several sources, which could not be opened: it fails when it is read, without the others.
-struct Unopened {
-    info: SourceInfo,
-    error: Option<ocelli::Error>,
-}
-
-impl Source for Unopened {
-    fn info(&self) -> &SourceInfo {
-        &self.info
-    }
-
-    fn read_into(&mut self, _: &mut Frame) -> ocelli::Result<bool> {
-        self.error.take().map_or(Ok(false), Err)
-    }
+    Ok(format)
 }
 
 /// A value of `--video`.

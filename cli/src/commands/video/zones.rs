@@ -96,9 +96,11 @@ impl ZonesFile {
             let why = "ignore: expected at least three points as shares of the frame's width and height";
             return Err(refuse(why.into()));
         }
+        let is_relative = file.points().all(|(.., point)| is_share(&point));
+        file.units.get_or_insert(if is_relative { Units::Relative } else { Units::Pixels });
         file.name.clone_from(&name);
         // In a frame of one pixel, where scaled points are those of the file.
-        file.counter(None, (1, 1), true).map_err(|e| refuse(e.to_string()))?;
+        file.counter((1, 1)).map_err(|e| refuse(e.to_string()))?;
         Ok(file)
     }
 
@@ -132,54 +134,51 @@ impl ZonesFile {
         lines.chain(zones)
     }
 
-    fn is_relative(&self) -> bool {
-        let lines = self.lines.iter().flat_map(|line| [line.from, line.to]);
-        let mut points = lines.chain(self.zones.iter().flat_map(|zone| zone.points.iter().copied()));
-        match self.units {
-            Some(units) => units == Units::Relative,
-            None => points.all(|point| point.iter().all(|value| (0.0..=1.0).contains(value))),
-        }
+    /// The points of lines and zones, with what each belongs to.
+    fn points(&self) -> impl Iterator<Item = (&'static str, &String, [f32; 2])> {
+        let lines = self.lines.iter().flat_map(|one| [one.from, one.to].map(|end| ("line", &one.name, end)));
+        let zones = self.zones.iter();
+        lines.chain(zones.flat_map(|one| one.points.iter().map(|corner| ("zone", &one.name, *corner))))
     }
 
-    /// Checks that what counts for a source is not far outside of its frames, as if it were for a larger picture.
-    fn check_places(&self, source: Option<&str>, (width, height): (u32, u32)) -> ocelli::Result<()> {
+    fn is_relative(&self) -> bool {
+        self.units == Some(Units::Relative)
+    }
+
+    /// What counts for a source.
+    fn of(&self, source: Option<&str>) -> Self {
         let is_here = |of: &Option<String>| of.is_none() || of.as_deref() == source;
+        let mut here = self.clone();
+        here.lines.retain(|line| is_here(&line.source));
+        here.zones.retain(|zone| is_here(&zone.source));
+        here
+    }
+
+    /// Checks that no place is far outside of the frames, as if it were for a larger picture.
+    fn check_places(&self, (width, height): (u32, u32)) -> ocelli::Result<()> {
         let [w, h] = if self.is_relative() { [1.0; 2] } else { [width as f32, height as f32] };
-        let is_near = |[x, y]: [f32; 2]| (-w..=2.0 * w).contains(&x) && (-h..=2.0 * h).contains(&y);
-        let lines = self.lines.iter().filter(|line| is_here(&line.source));
-        let zones = self.zones.iter().filter(|zone| is_here(&zone.source));
-        let points = lines
-            .flat_map(|line| [line.from, line.to].map(|point| ("line", &line.name, point)))
-            .chain(zones.flat_map(|zone| zone.points.iter().map(|point| ("zone", &zone.name, *point))));
-        for (kind, name, point) in points {
-            if !is_near(point) {
-                refuse!(
-                    "--zones, {}: {kind} {name}: the point {point:?} is far outside of the frames, {width} × {height}: \
-                     expected pixels of these frames, or shares from 0 to 1",
-                    self.name
-                );
-            }
+        let is_far = |[x, y]: [f32; 2]| !(-w..=2.0 * w).contains(&x) || !(-h..=2.0 * h).contains(&y);
+        if let Some((kind, name, point)) = self.points().find(|(.., point)| is_far(*point)) {
+            refuse!(
+                "--zones, {}: {kind} {name}: the point {point:?} is far outside of the frames, {width} × {height}: \
+                 expected pixels of these frames, or shares from 0 to 1",
+                self.name
+            );
         }
         Ok(())
     }
 
-    /// The counter of a source whose frames have this size; `all` takes what belongs to other sources as well.
-    fn counter(
-        &self,
-        source: Option<&str>,
-        (width, height): (u32, u32),
-        all: bool,
-    ) -> ocelli::Result<ZoneCounter> {
+    /// The counter for frames of this size.
+    fn counter(&self, (width, height): (u32, u32)) -> ocelli::Result<ZoneCounter> {
         let relative = self.is_relative();
         let scale = if relative { [width as f32, height as f32] } else { [1.0; 2] };
         let scaled = |point: [f32; 2]| [point[0] * scale[0], point[1] * scale[1]];
-        let is_here = |of: &Option<String>| all || of.is_none() || of.as_deref() == source;
-        let lines = self.lines.iter().filter(|line| is_here(&line.source)).map(|line| CountingLine {
+        let lines = self.lines.iter().map(|line| CountingLine {
             name: line.name.clone(),
             from: scaled(line.from),
             to: scaled(line.to),
         });
-        let zones = self.zones.iter().filter(|zone| is_here(&zone.source)).map(|zone| Zone {
+        let zones = self.zones.iter().map(|zone| Zone {
             name: zone.name.clone(),
             points: zone.points.iter().copied().map(scaled).collect(),
         });
@@ -265,9 +264,10 @@ impl Counting {
         if counters[number].is_none() {
             let source = outcome.origin.as_ref().map(|origin| origin.name.clone());
             let name = source.as_deref().or(self.only.as_deref());
-            self.file.check_places(name, outcome.size)?;
-            let counter = self.file.counter(name, outcome.size, false)?;
-            let size = self.file.is_relative().then_some(outcome.size);
+            let here = self.file.of(name);
+            here.check_places(outcome.size)?;
+            let counter = here.counter(outcome.size)?;
+            let size = here.is_relative().then_some(outcome.size);
             counters[number] = Some(SourceCounter { source, counter, labels: outcome.labels.clone(), size });
         }
         Ok(action(counters[number].as_mut().expect("it was just made")))
@@ -354,8 +354,7 @@ impl ZoneSink {
     }
 
     fn write_events(
-        events: &mut Option<JsonLines>,
-        deliveries: &mut [Delivery],
+        &mut self,
         one: &SourceCounter,
         found: &[ZoneEvent],
         wall_time: Option<f64>,
@@ -386,10 +385,10 @@ impl ZoneSink {
             });
             // What an event does not have is left out.
             record.as_object_mut().expect("it is an object").retain(|_, value| !value.is_null());
-            if let Some(writer) = events {
+            if let Some(writer) = &mut self.events {
                 writer.write_record(&record)?;
             }
-            deliveries.iter_mut().for_each(|delivery| delivery.offer(record.to_string().into_bytes()));
+            self.deliveries.iter_mut().for_each(|delivery| delivery.offer(record.to_string().into_bytes()));
         }
         Ok(())
     }
@@ -405,18 +404,17 @@ impl Sink for ZoneSink {
         }
         let captured = outcome.captured.and_then(|captured| captured.duration_since(UNIX_EPOCH).ok());
         let wall_time = captured.map(|since| rounded(since.as_secs_f64(), 1e6));
-        let Self { counting, events, deliveries, .. } = self;
-        counting.with_counter(outcome, |one| {
+        self.counting.clone().with_counter(outcome, |one| {
             let found = one.update(outcome).to_vec();
-            Self::write_events(events, deliveries, one, &found, wall_time)
+            self.write_events(one, &found, wall_time)
         })?
     }
 
     fn finish(&mut self) -> ocelli::Result<()> {
-        let Self { counting, events, deliveries, .. } = self;
+        let counting = self.counting.clone();
         for one in locked(&counting.counters).iter_mut().flatten() {
             let found = one.counter.finish().to_vec();
-            Self::write_events(events, deliveries, one, &found, None)?;
+            self.write_events(one, &found, None)?;
         }
         self.deliveries.iter_mut().for_each(Delivery::finish);
         Ok(())

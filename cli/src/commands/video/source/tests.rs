@@ -1,3 +1,5 @@
+use ocelli::{Frame, source::SourceInfo};
+
 use super::*;
 
 #[test]
@@ -9,8 +11,8 @@ fn fps_is_the_rate_of_sources_that_have_none() {
         ("4x2:bgr@12", Some(12.0), Some(12.0)),
         ("4x2:bgr@12", Some(10.0), None),
     ] {
-        let raw: RawArg = raw.parse().expect("it is a format");
-        assert_eq!(raw.at(fps).ok().map(|format| format.frame_rate), expected, "{raw:?} {fps:?}");
+        let format = raw_at(parse_raw(raw).expect("it is a format"), fps);
+        assert_eq!(format.ok().map(|format| format.frame_rate), expected, "{raw:?} {fps:?}");
     }
     for (own, fps, expected) in
         [(None, Some(7.5), Some(7.5)), (None, None, None), (Some(25.0), Some(7.5), Some(25.0))]
