@@ -28,9 +28,9 @@ use ocelli_datasets::closest;
 use crate::{cancel_on_interrupt, check_output_file, status};
 
 pub use classes::class_names;
-pub(crate) use classes::{class_map, coco_classes, thresholds};
+pub(crate) use classes::{class_map, class_map_beside, coco_classes, thresholds};
 pub(crate) use dart::DartArgs;
-pub use exemplar::{ExemplarArg, embed_exemplars, prompts};
+pub use exemplar::{ExemplarArg, prepared, prompts};
 pub(crate) use files::label_files;
 pub use files::{expand_images, frame_files, images_beside, is_video, videos_of};
 pub use input::InputArgs;
@@ -59,16 +59,6 @@ where
 {
     PossibleValuesParser::new(names).try_map(|name| name.parse())
 }
-
-/// Shown after the help of commands that detect.
-macro_rules! built_in_model_help {
-    () => {
-        "\
-The default model is small and knows eighty drawn pictograms. For photographs name a model that `ocelli models` \
-lists, such as --model litetext-s0, or pass the path of a checkpoint"
-    };
-}
-pub(crate) use built_in_model_help;
 
 /// Names that the built-in model does not know, each with a line.
 const NAMED: usize = 5;
@@ -176,7 +166,7 @@ impl ModelArgs {
 
     /// Refuses the built-in model, before it is loaded, for what needs a tracker.
     pub(crate) fn check_tracker(&self, what: &str) -> Result<()> {
-        if self.source() != ModelSource::Builtin || self.trt.is_some() || self.trt_enc_dec.is_some() {
+        if self.source() != ModelSource::Builtin || self.engine_files().next().is_some() {
             return Ok(());
         }
         Err(Error::mismatch(format!(

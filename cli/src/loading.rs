@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ocelli::{Detector, DetectorBuilder};
+use ocelli::{Detector, DetectorBuilder, Model, ModelSource, engine::EngineFactory, model::ModelRequest};
 
 use crate::Progress;
-use crate::interrupt::on_thread;
+use crate::interrupt::{cancel_on_interrupt, on_thread};
 
 /// Time that a load has to end after Ctrl-C: an export into the cache removes its files.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -34,6 +34,20 @@ pub(crate) fn load_devices(builders: Vec<DetectorBuilder>) -> anyhow::Result<(Ve
     };
     let detectors = on_thread(build, PATIENCE)??;
     Ok((detectors, loading))
+}
+
+/// A model, exported into the cache for this engine if it is not there, unless Ctrl-C is pressed.
+///
+/// # Errors
+/// As [`Model::resolve`].
+pub(crate) fn resolved(
+    source: ModelSource,
+    imgsz: Option<usize>,
+    engine: &EngineFactory,
+    progress: &Progress,
+) -> ocelli::Result<Model> {
+    let request = ModelRequest { source, imgsz, target: engine.target(None), ..ModelRequest::default() };
+    Model::resolve(&request, &|line| progress.announce(line), &cancel_on_interrupt())
 }
 
 /// The engines of these detectors, for people.

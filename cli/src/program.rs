@@ -60,7 +60,8 @@ enum Command {
     /// Find the blocks of the backbone that matter least
     Prune(Box<prune::PruneArgs>),
     /// List the names that the built-in model knows
-    Classes(classes::ClassesArgs),
+    #[command(after_help = include_str!("help/classes.txt"))]
+    Classes,
     /// Encode text prompts into a file, so that detection needs no text encoder
     Embed(embed::EmbedArgs),
     /// Check which engines and libraries work on this machine
@@ -176,7 +177,7 @@ fn ocelli() -> u8 {
         Command::BuildEngine(args) => build_engine::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Prune(args) => prune::run(&args),
-        Command::Classes(args) => classes::run(&args),
+        Command::Classes => classes::run(),
         Command::Embed(args) => embed::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Models(args) => models::run(&args),

@@ -23,6 +23,19 @@ pub fn class_map(arguments: &[String]) -> Result<ClassMap> {
     Ok(map)
 }
 
+/// As [`class_map`]; a file that was meant as an input, which `flag` names, is not a class.
+///
+/// # Errors
+/// As [`class_map`], and for the name of a file.
+pub fn class_map_beside(arguments: &[String], flag: &str) -> Result<ClassMap> {
+    let map = class_map(arguments)?;
+    let is_file = |name: &&str| Path::new(name).extension().is_some() && Path::new(name).is_file();
+    if let Some(name) = map.names().find(is_file) {
+        refuse!("--classes, {name}: this is a file; name it with {flag}, or before --classes");
+    }
+    Ok(map)
+}
+
 /// COCO's eighty classes.
 pub(crate) fn coco_classes() -> ClassMap {
     ClassMap::from_names(COCO_CLASSES)

@@ -54,27 +54,23 @@ impl DartArgs {
     pub fn announce(&self, measures: bool) {
         let is_given = |flag: &str| crate::given::arguments().iter().any(|one| one == flag);
         let prunes = !self.skip_blocks.is_empty() || !self.mask_blocks.is_empty() || self.preset.is_some();
-        for (given, line) in [
-            (is_given("--checkpoint"), "--checkpoint is --model here"),
-            (self.compile.is_some(), "--compile is not needed: it is for PyTorch, which does not run here"),
-            (self.fast, "--fast is not needed: it is the default"),
-            (self.detection_only, "--detection-only is not needed: it is the default without --masks"),
-            (
-                self.trt_max_classes.is_some(),
-                "--trt-max-classes is not needed: the number of classes is not limited",
-            ),
-            (
-                self.warmup.is_some() && !measures,
-                "--warmup is not needed: only measurements warm up, and this is none",
-            ),
-            (
-                prunes,
-                "--skip-blocks and --mask-blocks: the checkpoint is exported into the cache without these blocks",
-            ),
+        if is_given("--checkpoint") {
+            status("--checkpoint is --model here");
+        }
+        for (given, flag, why) in [
+            (self.compile.is_some(), "--compile", "it is for PyTorch, which does not run here"),
+            (self.fast, "--fast", "it is the default"),
+            (self.detection_only, "--detection-only", "it is the default without --masks"),
+            (self.trt_max_classes.is_some(), "--trt-max-classes", "the number of classes is not limited"),
+            (self.warmup.is_some() && !measures, "--warmup", "only measurements warm up, and this is none"),
         ] {
             if given {
-                status(line);
+                status(format!("{flag} is not needed: {why}"));
             }
+        }
+        if prunes {
+            let blocks = "--skip-blocks and --mask-blocks";
+            status(format!("{blocks}: the checkpoint is exported into the cache without these blocks"));
         }
     }
 }

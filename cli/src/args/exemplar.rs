@@ -20,29 +20,28 @@ impl FromStr for ExemplarArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parsed = with_name(text).and_then(|(rest, class)| {
-            let (edges, positive) = with_sign(rest)?;
-            Some((numbers(edges)?, positive, class))
-        });
-        let wrong = "expected x1,y1,x2,y2 in pixels, then :no for a counterexample, then @class";
-        let (edges, positive, class) = parsed.ok_or(wrong)?;
+        let expected = "expected x1,y1,x2,y2 in pixels, then :no for a counterexample, then @class";
+        let ((edges, positive), class) = with_name(text, expected, |shown| {
+            let (edges, positive) = with_sign(shown)?;
+            Some((numbers(edges)?, positive))
+        })?;
         Ok(Self { bbox: with_area(edges)?, positive, class })
     }
 }
 
-/// Encodes exemplars that are boxes in another image, that of `--exemplar-image`.
+/// Encodes prompts, whose exemplars are boxes in the image of `--exemplar-image` if it is given.
 ///
 /// # Errors
-/// If the image cannot be read or a box is outside it.
-pub fn embed_exemplars(
-    path: &Path,
+/// As [`Detector::prepare`]; if the image cannot be read or a box is outside it.
+pub fn prepared(
     detector: &mut Detector,
     prompts: &Prompts,
+    exemplar_image: Option<&Path>,
 ) -> ocelli::Result<EmbeddedPrompts> {
-    let image = Image::open(path)?;
-    detector
-        .exemplar_features(&image, prompts)
-        .map_err(|e| Error::new(e.kind(), format!("--exemplar-image, {}: {e}", path.display())))
+    let embedded = detector.prepare(prompts)?;
+    let Some(path) = exemplar_image else { return Ok(embedded) };
+    let found = detector.exemplar_features(&Image::open(path)?, prompts);
+    found.map_err(|e| Error::new(e.kind(), format!("--exemplar-image, {}: {e}", path.display())))
 }
 
 /// Combines classes and exemplars into prompts. An exemplar belongs to the class it names, else to the only class, else,

@@ -59,13 +59,15 @@ struct Point {
     positive: bool,
 }
 
-/// The text before `@` and the name after it; no name is `None`, an empty one an error.
-pub(super) fn with_name(text: &str) -> Option<(&str, Option<String>)> {
-    match text.split_once('@') {
-        Some((_, "")) => None,
-        Some((rest, name)) => Some((rest, Some(name.to_owned()))),
-        None => Some((text, None)),
-    }
+/// What `read` finds in the text before `@`, and the name after it, which is not empty.
+pub(super) fn with_name<T>(
+    text: &str,
+    expected: &str,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Result<(T, Option<String>), String> {
+    let (shown, name) = text.split_once('@').map_or((text, None), |(shown, name)| (shown, Some(name)));
+    let found = read(shown).filter(|_| name != Some(""));
+    Ok((found.ok_or(expected)?, name.map(str::to_owned)))
 }
 
 /// The text before `:`, and false if `no` follows it. Nothing means `yes`; any other text is an error.
@@ -93,13 +95,12 @@ impl FromStr for Named<Point> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parsed = with_name(text).and_then(|(rest, name)| {
-            let (place, positive) = with_sign(rest)?;
-            let [x, y] = numbers(place)?;
-            Some(Self { shown: Point { x, y, positive }, name })
-        });
-        let wrong = "expected x,y in pixels, then :no for a click beside the object, then @name";
-        parsed.ok_or_else(|| wrong.to_owned())
+        let expected = "expected x,y in pixels, then :no for a click beside the object, then @name";
+        let (shown, name) = with_name(text, expected, |shown| {
+            let (place, positive) = with_sign(shown)?;
+            numbers(place).map(|[x, y]| Point { x, y, positive })
+        })?;
+        Ok(Self { shown, name })
     }
 }
 
@@ -107,8 +108,7 @@ impl FromStr for Named<BoundingBox> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parsed = with_name(text).and_then(|(rest, name)| Some((numbers(rest)?, name)));
-        let (edges, name) = parsed.ok_or("expected x1,y1,x2,y2 in pixels, then @name")?;
+        let (edges, name) = with_name(text, "expected x1,y1,x2,y2 in pixels, then @name", numbers)?;
         Ok(Self { shown: with_area(edges)?, name })
     }
 }

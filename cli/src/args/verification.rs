@@ -42,21 +42,12 @@ impl VerificationArgs {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for numbers out of their range.
     pub fn options(&self) -> Result<VerificationOptions> {
-        let limits = Limits {
-            min_cosine: self.min_cosine,
-            max_box_difference: self.max_box_difference,
-            max_score_difference: self.max_score_difference,
-            min_iou: self.min_iou,
-        };
+        let Self { scenes, random_inputs, seed, confidence, .. } = *self;
+        let Self { min_cosine, max_box_difference, max_score_difference, min_iou, .. } = *self;
+        let limits = Limits { min_cosine, max_box_difference, max_score_difference, min_iou };
         limits.check()?;
-        check_confidence(self.confidence)?;
-        Ok(VerificationOptions {
-            random_inputs: self.random_inputs,
-            scenes: self.scenes,
-            seed: self.seed,
-            confidence: self.confidence,
-            limits,
-            ..VerificationOptions::default()
-        })
+        check_confidence(confidence)?;
+        let defaults = VerificationOptions::default();
+        Ok(VerificationOptions { random_inputs, scenes, seed, confidence, limits, ..defaults })
     }
 }

@@ -10,8 +10,7 @@ use std::rc::Rc;
 use clap::Args;
 use ocelli::atomic_file::create_folder;
 use ocelli::draw::{Annotator, Redaction};
-use ocelli::image::has_image_extension;
-use ocelli::sink::{Crops, YoloLabels};
+use ocelli::sink::{Crops, YoloLabels, write_picture};
 use ocelli::tiles::{PictureFile, Regions};
 use ocelli::{
     Detections, Detector, ErrorKind, Image, ObjectPrompt, Prompts, options::DetectorOptions,
@@ -19,12 +18,12 @@ use ocelli::{
 };
 
 use self::outputs::{
-    ContactSheet, Outputs, check_image_file, check_semantic_folder, renamed, stems, write_maps,
+    ContactSheet, annotated_files, check_image_file, check_semantic_folder, renamed, stems, write_maps,
 };
 use crate::args::{
     DETECTION, DartArgs, ExemplarArg, INPUT, OUTPUT, ObjectArgs, PERFORMANCE, PrivacyArgs, ScreenArgs,
-    TileArgs, built_in_model_help, class_map, coco_classes, embed_exemplars, images_beside, label_files,
-    prompts, thresholds,
+    TileArgs, class_map_beside, coco_classes, folder_of, images_beside, label_files, prepared, prompts,
+    thresholds,
 };
 use crate::interrupt::until_interrupted;
 use crate::output::{check_outputs, is_stdout, save_json, with_flag};
@@ -32,7 +31,8 @@ use crate::report::{ImageReport, MOST_ROWS, Report, write_table};
 use crate::{DetectorArgs, Progress, detector, interrupted, load, print, status};
 
 /// The text that `ocelli detect --help` prints after the options.
-pub const AFTER_HELP: &str = concat!(built_in_model_help!(), include_str!("../help/detect.txt"));
+pub const AFTER_HELP: &str =
+    concat!(include_str!("../help/built_in_model.txt"), include_str!("../help/detect.txt"));
 
 /// Arguments of `ocelli detect` and `demo-image`.
 #[derive(Args, Debug)]
@@ -110,7 +110,7 @@ pub fn run(args: &DetectArgs) -> anyhow::Result<()> {
     if !objects.is_empty() {
         clicks::check(args, &objects, &files)?;
     }
-    let outputs = args.output.as_deref().map(|target| Outputs::plan(target, &files)).transpose()?;
+    let outputs = args.output.as_deref().map(|target| annotated_files(target, &files)).transpose()?;
     if let Some(path) = &args.sheet {
         check_image_file("--sheet", path)?;
     }
@@ -132,15 +132,18 @@ pub fn run(args: &DetectArgs) -> anyhow::Result<()> {
     args.dart.announce(false);
     args.detector.model.announce_built_in(&prompts);
     let (mut detector, loading) = load(builder)?;
-    let embedded = prepared(args, &mut detector, &prompts, !objects.is_empty())?;
+    let embedded = if objects.is_empty() {
+        // A search in tiles and one of a group take prompts that are encoded.
+        let is_used = detector.tiling().is_some() || args.low_memory || args.exemplar_image.is_some();
+        Some(prepared(&mut detector, &prompts, args.exemplar_image.as_deref())?).filter(|_| is_used)
+    } else {
+        detector.prepare_segment()?;
+        None
+    };
     drop(loading);
     status(format!("engine: {}", detector.engine()));
-    if let Some(outputs) = &outputs {
-        outputs.create_folder()?;
-    }
-    if let Some(folder) = &args.semantic {
-        create_folder(folder)?;
-    }
+    let annotated = outputs.iter().flatten().take(1).map(|path| folder_of(path));
+    annotated.chain(args.semantic.as_deref()).try_for_each(create_folder)?;
 
     let stems = stems(&files);
     let has_names = outputs.is_some() || crops.is_some() || labels.is_some() || args.semantic.is_some();
@@ -170,27 +173,6 @@ pub fn run(args: &DetectArgs) -> anyhow::Result<()> {
     end
 }
 
-/// Loads what the first image needs. Returns the prompts, if they are used in an embedded form.
-fn prepared(
-    args: &DetectArgs,
-    detector: &mut Detector,
-    prompts: &Prompts,
-    has_objects: bool,
-) -> anyhow::Result<Option<EmbeddedPrompts>> {
-    let mut embedded = None;
-    if has_objects {
-        detector.prepare_segment()?;
-    } else {
-        // A search in tiles and one of a group take prompts that are encoded.
-        let needs_embedded = detector.tiling().is_some() || args.low_memory;
-        embedded = Some(detector.prepare(prompts)?).filter(|_| needs_embedded);
-    }
-    match &args.exemplar_image {
-        Some(path) => Ok(Some(embed_exemplars(path, detector, prompts)?)),
-        None => Ok(embedded),
-    }
-}
-
 /// The prompts, and the thresholds of classes that have their own.
 fn requested_prompts(args: &DetectArgs) -> anyhow::Result<(Prompts, BTreeMap<usize, f32>)> {
     if args.classes.is_empty() && args.exemplar.is_empty() && !args.coco {
@@ -199,12 +181,7 @@ fn requested_prompts(args: &DetectArgs) -> anyhow::Result<(Prompts, BTreeMap<usi
              click on an object with --point"
         );
     }
-    let classes = if args.coco { coco_classes() } else { class_map(&args.classes)? };
-    if let Some(name) =
-        classes.names().find(|name| has_image_extension(Path::new(name)) && Path::new(name).is_file())
-    {
-        refuse!("--classes, {name}: this is an image; name it with --image, or before --classes");
-    }
+    let classes = if args.coco { coco_classes() } else { class_map_beside(&args.classes, "--image")? };
     Ok((prompts(&classes, &args.exemplar)?, thresholds(&classes)))
 }
 
@@ -252,7 +229,8 @@ struct ImageRun<'a> {
     redaction: Option<Redaction>,
     /// The encoded prompts, if the exemplars are in another image, or images are searched in tiles or in groups.
     embedded: Option<EmbeddedPrompts>,
-    outputs: Option<Outputs>,
+    /// The files of the annotated images.
+    outputs: Option<Vec<PathBuf>>,
     crops: Option<Crops>,
     labels: Option<YoloLabels>,
     /// A unique name for each image.
@@ -401,7 +379,8 @@ impl ImageRun<'_> {
             self.annotator.annotate(&mut annotated, &found.items)?;
             let annotated = Image::from(annotated);
             if let Some(outputs) = &self.outputs {
-                let path = outputs.write(number, &annotated)?;
+                let path = &outputs[number];
+                write_picture(path, &annotated)?;
                 self.progress.status(&format!("→ {}", path.display()));
             }
             if self.args.sheet.is_some() {

@@ -90,33 +90,26 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
         write_nvidia(out, args.tensorrt.as_deref())?;
         write_video(out)?;
         writeln!(out)?;
-        match &model {
-            Some(Ok((ms, engine))) => {
-                writeln!(
-                    out,
-                    "built-in model    works: {ms:.0} ms per image with {engine}, which auto uses"
-                )?;
-            }
-            Some(Err(_)) => writeln!(out, "built-in model    does not work, see the error below")?,
-            None => writeln!(out, "built-in model    not tried")?,
-        }
+        let tried = match &model {
+            Some(Ok((ms, engine))) => format!("works: {ms:.0} ms per image with {engine}, which auto uses"),
+            Some(Err(_)) => "does not work, see the error below".to_owned(),
+            None => "not tried".to_owned(),
+        };
+        writeln!(out, "built-in model    {tried}")?;
         writeln!(out, "threads           {} (default)", default_threads())?;
-        match cache_folder() {
-            Ok(folder) => {
-                let mut bytes = 0;
-                visit_files(&folder, &mut |meta| bytes += meta.len());
-                let (path, size) = (folder.display(), bytes as f64 / 1e6);
-                writeln!(
-                    out,
-                    "cache             {path}, {size:.1} MB; `ocelli cache` lists and removes what is in it"
-                )
-            }
-            Err(e) => writeln!(out, "cache             {e}"),
-        }
+        writeln!(out, "cache             {}", cache().unwrap_or_else(|e| e.to_string()))
     })?;
     engine?;
     model.transpose()?;
     Ok(())
+}
+
+/// What the cache takes.
+fn cache() -> ocelli::Result<String> {
+    let (folder, mut bytes) = (cache_folder()?, 0);
+    visit_files(&folder, &mut |meta| bytes += meta.len());
+    let (path, size) = (folder.display(), bytes as f64 / 1e6);
+    Ok(format!("{path}, {size:.1} MB; `ocelli cache` lists and removes what is in it"))
 }
 
 /// The gain of ONNX Runtime's library, and where to get it.
@@ -149,14 +142,10 @@ fn described(finding: &Finding) -> String {
 
 /// Writes which libraries were found and where; system folders without one are only counted.
 fn write_places(out: &mut dyn Write, candidates: &[Candidate]) -> io::Result<()> {
-    let mut used = false;
-    for Candidate { place, path, finding } in candidates {
-        if *finding == Finding::Missing {
-            continue;
-        }
+    let found = candidates.iter().filter(|candidate| candidate.finding != Finding::Missing);
+    for (number, Candidate { place, path, finding }) in found.enumerate() {
         // The first library found is used, whether it works or not.
-        let label = if used { "not used" } else { "used" };
-        used = true;
+        let label = if number == 0 { "used" } else { "not used" };
         writeln!(out, "  {label:<15} {} ({place}), {}", path.display(), described(finding))?;
     }
     let missing = |system: bool| {
@@ -219,14 +208,12 @@ fn write_webgpu(out: &mut dyn Write, path: Option<&Path>) -> io::Result<()> {
         let label = format!("adapter {ordinal}");
         writeln!(out, "  {label:<15} {} ({}{software})", adapter.name, adapter.kind)?;
         let identity = adapter.identity();
-        let of_this = verdicts.iter().filter(|verdict| Some(&verdict.adapter) == identity.as_ref());
-        let mut lines: Vec<String> = of_this.map(verdict_line).collect();
-        if lines.is_empty() {
-            lines.push("not yet compared with the CPU, which its first use does".to_owned());
+        let mut of_this =
+            verdicts.iter().filter(|verdict| Some(&verdict.adapter) == identity.as_ref()).peekable();
+        if of_this.peek().is_none() {
+            writeln!(out, "  {:<15} not yet compared with the CPU, which its first use does", "")?;
         }
-        for line in lines {
-            writeln!(out, "  {:<15} {line}", "")?;
-        }
+        of_this.try_for_each(|verdict| writeln!(out, "  {:<15} {}", "", verdict_line(verdict)))?;
     }
     Ok(())
 }
@@ -291,9 +278,7 @@ fn write_gpus(out: &mut dyn Write) -> io::Result<()> {
     }
     match Nvrtc::open().map(|nvrtc| nvrtc.version()) {
         Ok((major, minor)) => writeln!(out, "  kernel compiler NVRTC {major}.{minor}"),
-        Err(reason) => {
-            writeln!(out, "  kernel compiler {reason}; images are preprocessed on the CPU")
-        }
+        Err(why) => writeln!(out, "  kernel compiler {why}; images are preprocessed on the CPU"),
     }
 }
 

@@ -239,9 +239,8 @@ fn check(args: &EvalArgs) -> anyhow::Result<()> {
         );
     }
     if let Some(folder) = &args.coco {
-        let missing = |path: &Option<PathBuf>| path.clone().filter(|path| !path.exists());
-        let images = args.images().filter(|_| args.predictions.is_none());
-        if let Some(missing) = missing(&args.annotations()).or_else(|| missing(&images)) {
+        let mut needed = args.annotations().into_iter().chain(args.images());
+        if let Some(missing) = needed.find(|path| !path.exists()) {
             refuse!(
                 "--coco, {}: {} does not exist; expected COCO's folder as it unpacks, val2017/ and \
                  annotations/instances_val2017.json",

@@ -17,7 +17,7 @@ use ocelli_datasets::table::{columns, row};
 
 use self::shard::ShardArg;
 use self::video::VideoArgs;
-use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, TileArgs, class_map};
+use crate::args::{DETECTION, INPUT, OUTPUT, PERFORMANCE, TileArgs, class_map_beside};
 use crate::interrupt::{unless_interrupted, until_interrupted};
 use crate::loading::{engines, load_devices};
 use crate::output::{count, diagnostic};
@@ -405,16 +405,7 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
 fn settings(args: &LabelArgs, options: &DataSetOptions) -> anyhow::Result<LabelSettings> {
     let classes = match &args.map {
         Some(path) => ClassMap::open(path)?,
-        None => {
-            let map = class_map(&args.classes)?;
-            let is_image = |name: &&str| {
-                ocelli::image::has_image_extension(Path::new(name)) && Path::new(name).is_file()
-            };
-            if let Some(name) = map.names().find(is_image) {
-                refuse!("--classes, {name}: this is an image; name it with --images");
-            }
-            map
-        }
+        None => class_map_beside(&args.classes, "--images")?,
     };
     let defaults = LabelSettings::new(classes);
     Ok(LabelSettings {

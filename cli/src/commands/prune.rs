@@ -4,17 +4,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ocelli::atomic_file::write_atomically;
+use ocelli::engine::{EngineFactory, EngineOptions};
 use ocelli::export::{Checkpoint, ExportOptions, Pruning};
-use ocelli::{
-    Model, ModelSource, Prompts,
-    engine::{EngineFactory, EngineOptions},
-    model::ModelRequest,
-};
+use ocelli::{Model, ModelSource, Prompts};
 use ocelli_verify::prune::{PruneInput, PruneOptions, PruneReport, PruneStep, Unit, search};
 
 use super::export::{export_files, local_checkpoint};
 use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE, check_confidence, folder_of};
 use crate::interrupt::unless_interrupted;
+use crate::loading::resolved;
 use crate::output::write_pretty_json;
 use crate::{
     Progress, cancel_on_interrupt, check_output_file, class_names, expand_images, interrupted, print, status,
@@ -99,25 +97,21 @@ pub fn run(args: &PruneArgs) -> anyhow::Result<()> {
     let prompts = Prompts::new(class_names(&args.classes)?)?;
     let images = evenly(expand_images(&args.images)?, args.max_images);
     let checkpoint = local.opening().open(&local.path)?;
-    let options = PruneOptions {
-        whole_blocks: args.whole_blocks,
-        num_prune: args.num_prune,
-        protect: args.protect.clone(),
-        confidence: args.confidence,
-        exhaustive: args.exhaustive,
-        memory_bytes: (args.memory * f64::from(1 << 30)) as u64,
-    };
+    let PruneArgs { whole_blocks, num_prune, confidence, exhaustive, threads, .. } = *args;
+    let memory_bytes = (args.memory * f64::from(1 << 30)) as u64;
+    let protect = args.protect.clone();
+    let options = PruneOptions { whole_blocks, num_prune, protect, confidence, exhaustive, memory_bytes };
     options.check(&checkpoint)?;
     let engine = EngineOptions {
         kind: args.engine.parse()?,
-        threads: args.threads,
+        threads,
         onnxruntime: args.onnxruntime.clone(),
         openvino: args.openvino.clone(),
         ..EngineOptions::default()
     };
     let factory = EngineFactory::start_for_model(&engine, &source)?;
     status(format!("engine: {}", factory.description()));
-    let model = resolved(args, source, &factory)?;
+    let model = resolved(source, args.imgsz, &factory, &Progress::waiting())?;
 
     let journal = args.output.with_extension("measurements.jsonl");
     let input = PruneInput {
@@ -146,14 +140,6 @@ pub fn run(args: &PruneArgs) -> anyhow::Result<()> {
         Some(folder) => export_pruned(&checkpoint, &model, last(&report), folder),
         None => Ok(()),
     }
-}
-
-/// The model, exported into the cache for this engine if it is not there.
-fn resolved(args: &PruneArgs, source: ModelSource, factory: &EngineFactory) -> ocelli::Result<Model> {
-    let waiting = Progress::waiting();
-    let request =
-        ModelRequest { source, imgsz: args.imgsz, target: factory.target(None), ..ModelRequest::default() };
-    Model::resolve(&request, &|line| waiting.announce(line), &cancel_on_interrupt())
 }
 
 fn check(args: &PruneArgs) -> anyhow::Result<()> {

@@ -9,12 +9,13 @@ use clap::Args;
 use ocelli::{DetectorBuilder, Image, Prompts, options::DetectorOptions};
 use ocelli_serve::{Bound, LabelStudio, Limits, ServeConfig, random_token};
 
-use crate::args::{INPUT, PERFORMANCE, TileArgs, built_in_model_help};
+use crate::args::{INPUT, PERFORMANCE, TileArgs};
 use crate::loading::{engines, load_devices};
 use crate::{DetectorArgs, cancel_on_interrupt, detector, interrupted, print, status, usage};
 
 /// The text that `ocelli serve --help` prints after the options.
-pub const AFTER_HELP: &str = concat!(built_in_model_help!(), include_str!("../help/serve.txt"));
+pub const AFTER_HELP: &str =
+    concat!(include_str!("../help/built_in_model.txt"), include_str!("../help/serve.txt"));
 
 /// Heading of options that say who may connect.
 const ACCESS: &str = "Access";

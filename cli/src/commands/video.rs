@@ -30,8 +30,8 @@ use self::sinks::SinkArgs;
 use self::source::{OpenSource, SourceArgs};
 use self::zones::{Counting, ZonesFile};
 use crate::args::{
-    DETECTION, DartArgs, ExemplarArg, PERFORMANCE, PrivacyArgs, ScreenArgs, TileArgs, built_in_model_help,
-    class_map, coco_classes, embed_exemplars, one_of, prompts, thresholds,
+    DETECTION, DartArgs, ExemplarArg, PERFORMANCE, PrivacyArgs, ScreenArgs, TileArgs, class_map_beside,
+    coco_classes, one_of, prepared, prompts, thresholds,
 };
 use crate::given::first_given_of;
 use crate::loading::{engines, load_devices};
@@ -39,7 +39,8 @@ use crate::output::check_outputs;
 use crate::{DetectorArgs, TrackerArgs, cancel_on_interrupt, detector, interrupted, status, usage};
 
 /// The text that `ocelli video --help` prints after the options.
-pub const AFTER_HELP: &str = concat!(built_in_model_help!(), include_str!("../help/video.txt"));
+pub const AFTER_HELP: &str =
+    concat!(include_str!("../help/built_in_model.txt"), include_str!("../help/video.txt"));
 
 /// Arguments of `ocelli video` and `demo-video`.
 #[derive(Args, Debug)]
@@ -284,10 +285,7 @@ fn pipeline(
         let labels = given.labels.clone();
         return Ok(Pipeline::builder_of_objects(detector, labels, given.objects(size)?, masklets));
     }
-    let mut embedded = detector.prepare(prompts)?;
-    if let Some(path) = &args.exemplar_image {
-        embedded = embed_exemplars(path, &mut detector, prompts)?;
-    }
+    let embedded = prepared(&mut detector, prompts, args.exemplar_image.as_deref())?;
     Ok(Pipeline::builder_embedded(detector, embedded))
 }
 
@@ -409,9 +407,5 @@ fn requested_classes(args: &VideoArgs) -> anyhow::Result<ClassMap> {
     if args.classes.is_empty() && args.exemplar.is_empty() {
         refuse!("nothing to detect: name classes with --classes, or use those of COCO with --coco");
     }
-    let classes = class_map(&args.classes)?;
-    if let Some(name) = classes.names().find(|name| Path::new(name).is_file()) {
-        refuse!("--classes, {name}: this is a file; name it with --video, or before --classes");
-    }
-    Ok(classes)
+    Ok(class_map_beside(&args.classes, "--video")?)
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use image::{ExtendedColorType, ImageFormat};
-use ocelli::atomic_file::{create_folder, write_atomically};
+use ocelli::atomic_file::write_atomically;
 use ocelli::mask::SemanticMap;
 use ocelli::sink::{check_picture_file, write_picture};
 use ocelli::{Error, Image, Result};
@@ -12,71 +12,37 @@ use ocelli::{Error, Image, Result};
 use crate::check_output_file;
 use crate::output::with_flag;
 
-/// The paths of the annotated images: a file for one image, else files in a folder.
-#[derive(Debug)]
-pub struct Outputs {
-    /// The folder to create, if any.
-    folder: Option<PathBuf>,
-    /// One per image.
-    paths: Vec<PathBuf>,
-}
-
-impl Outputs {
-    /// Plans the paths without writing. One image and a target with the extension of an image mean a file, anything else
-    /// a folder. Images of the same name from several folders get numbers.
-    ///
-    /// # Errors
-    /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if several images would go to one file, the format is
-    /// unsupported, or an image would
-    /// be overwritten by its annotated copy; [`Io`](ocelli::ErrorKind::Io) if the folder of the target does not exist.
-    pub fn plan(target: &Path, sources: &[PathBuf]) -> Result<Self> {
-        let refuse =
-            |why: &str| Err(Error::invalid_argument(format!("--output, {}: {why}", target.display())));
-        let ends_as_folder = target.to_string_lossy().ends_with(std::path::MAIN_SEPARATOR);
-        let may_be_folder = ends_as_folder || target.is_dir() || target.extension().is_none();
-        let plan = if !may_be_folder && ImageFormat::from_path(target).is_ok() {
-            if sources.len() > 1 {
-                return refuse(&format!("{} images do not fit in one file; name a folder", sources.len()));
-            }
-            check_image_file("--output", target)?;
-            Self { folder: None, paths: vec![target.to_owned(); sources.len()] }
-        } else {
-            if !may_be_folder && sources.len() == 1 {
-                check_picture_file(target).map_err(with_flag("--output"))?;
-            }
-            if target.exists() && !target.is_dir() {
-                return refuse("it is a file, but not an image; name a folder");
-            }
-            Self { folder: Some(target.to_owned()), paths: names_in(target, sources) }
-        };
-        let originals: HashSet<PathBuf> =
-            sources.iter().filter_map(|source| source.canonicalize().ok()).collect();
-        let replaced = |path: &&PathBuf| path.canonicalize().is_ok_and(|path| originals.contains(&path));
-        match plan.paths.iter().find(replaced) {
-            Some(path) => {
-                refuse(&format!("it would overwrite the input {}; name another path", path.display()))
-            }
-            None => Ok(plan),
+/// The files of the annotated images, without writing: one image and a target with the extension of an image mean a file,
+/// anything else a folder. Images of the same name from several folders get numbers.
+///
+/// # Errors
+/// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if several images would go to one file, the format is unsupported, or
+/// an image would be overwritten by its annotated copy; [`Io`](ocelli::ErrorKind::Io) if the folder of the target does not exist.
+pub fn annotated_files(target: &Path, sources: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let refuse = |why: &str| Err(Error::invalid_argument(format!("--output, {}: {why}", target.display())));
+    let ends_as_folder = target.to_string_lossy().ends_with(std::path::MAIN_SEPARATOR);
+    let may_be_folder = ends_as_folder || target.is_dir() || target.extension().is_none();
+    let files = if !may_be_folder && ImageFormat::from_path(target).is_ok() {
+        if sources.len() > 1 {
+            return refuse(&format!("{} images do not fit in one file; name a folder", sources.len()));
         }
-    }
-
-    /// Creates the folder, if any.
-    ///
-    /// # Errors
-    /// [`Io`](ocelli::ErrorKind::Io) if it cannot be created.
-    pub fn create_folder(&self) -> Result<()> {
-        let Some(folder) = &self.folder else { return Ok(()) };
-        create_folder(folder)
-    }
-
-    /// Writes the annotated copy of image `number` and returns its path.
-    ///
-    /// # Errors
-    /// As [`ocelli::sink::write_picture`].
-    pub fn write(&self, number: usize, annotated: &Image) -> Result<&Path> {
-        let path = &self.paths[number];
-        write_picture(path, annotated)?;
-        Ok(path)
+        check_image_file("--output", target)?;
+        vec![target.to_owned(); sources.len()]
+    } else {
+        if !may_be_folder && sources.len() == 1 {
+            check_picture_file(target).map_err(with_flag("--output"))?;
+        }
+        if target.exists() && !target.is_dir() {
+            return refuse("it is a file, but not an image; name a folder");
+        }
+        names_in(target, sources)
+    };
+    let originals: HashSet<PathBuf> =
+        sources.iter().filter_map(|source| source.canonicalize().ok()).collect();
+    let replaced = |path: &&PathBuf| path.canonicalize().is_ok_and(|path| originals.contains(&path));
+    match files.iter().find(replaced) {
+        Some(path) => refuse(&format!("it would overwrite the input {}; name another path", path.display())),
+        None => Ok(files),
     }
 }
 
@@ -270,10 +236,10 @@ mod tests {
             let sources: Vec<PathBuf> = sources.iter().map(|source| at(source)).collect();
             // `join` would drop a trailing separator.
             let target = PathBuf::from(format!("{}/{target}", folder.path().display()));
-            match (Outputs::plan(&target, &sources), expected) {
+            match (annotated_files(&target, &sources), expected) {
                 (Ok(found), Ok(expected)) => {
                     let expected: Vec<PathBuf> = expected.iter().map(|name| at(name)).collect();
-                    assert_eq!(found.paths, expected, "{}", target.display());
+                    assert_eq!(found, expected, "{}", target.display());
                 }
                 (Err(e), Err(word)) => assert!(e.to_string().contains(word), "{}: {e}", target.display()),
                 (found, expected) => panic!("{}: {found:?}, expected {expected:?}", target.display()),

@@ -212,10 +212,7 @@ fn evaluate(configuration: &Configuration, json: &Path) -> anyhow::Result<Config
             one_line(&format!("its process ended, {status}; for lack of memory the system ends one"))
         })
     });
-    let report = match std::fs::read(json) {
-        Ok(text) => Some(serde_json::from_slice(&text)?),
-        Err(_) => None,
-    };
+    let report = std::fs::read(json).ok().map(|text| serde_json::from_slice(&text)).transpose()?;
     if report.is_some() {
         std::fs::remove_file(json)?;
     }

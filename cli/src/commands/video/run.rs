@@ -20,7 +20,6 @@ use super::sinks::Sinks;
 use super::summary::{Counts, source_line, stage_table};
 use super::zones::Counting;
 use crate::output::{is_stdout, write_pretty_json};
-use crate::progress::FirstImage;
 use crate::{Progress, interrupted, print, status};
 
 /// A run over a source.
@@ -55,13 +54,34 @@ impl VideoRun<'_> {
         }
     }
 
-    /// Counts and reports the frames that were written.
+    /// Counts and reports the frames that were written: on a bar for a source of known length, else in a status line.
     pub(super) fn observer(&self) -> impl FnMut(&FrameOutcome) + Send + use<> {
-        let mut progress = LiveProgress::new(&self.info, &self.stats);
-        let counts = Arc::clone(&self.counts);
+        let (counts, stats, live) = (Arc::clone(&self.counts), self.stats.clone(), self.info.live);
+        let progress = match self.info.frame_count {
+            Some(frames) if !live => Progress::new(frames),
+            _ => Progress::waiting(),
+        };
+        let (mut first, mut updated) = (Some(progress.first_image()), None::<Instant>);
         move |outcome| {
             locked(&counts).add(outcome);
-            progress.frame();
+            first = None;
+            progress.step();
+            if updated.is_some_and(|updated| updated.elapsed() < REFRESH) {
+                return;
+            }
+            updated = Some(Instant::now());
+            let stats = stats.snapshot();
+            let mut line = format!("{:.1} FPS", stats.fps_now);
+            if live {
+                let latency = stats.latency_ms.p50;
+                line = format!(
+                    "frame {}, {line}, {} dropped, latency {latency:.0} ms",
+                    stats.frames_out, stats.frames_dropped
+                );
+            } else if stats.frames_dropped > 0 {
+                line = format!("{line}, {} dropped", stats.frames_dropped);
+            }
+            progress.message(&line);
         }
     }
 
@@ -84,11 +104,9 @@ impl VideoRun<'_> {
         if run.stats.frames_in > 0 || run.cancelled {
             return Ok(());
         }
-        let name = &self.info.name;
-        let why = match self.args.source.start {
-            Some(_) => format!("no frame was read, {name}: it ends before --start"),
-            None => format!("no frame was read, {name}: it is empty"),
-        };
+        let start = self.args.source.start;
+        let why = start.map_or("it is empty", |_| "it ends before --start");
+        let why = format!("no frame was read, {}: {why}", self.info.name);
         if self.args.sinks.is_empty() && self.args.stats.is_none() {
             status(&why);
             return Ok(());
@@ -180,47 +198,3 @@ impl VideoRun<'_> {
 
 /// Time between two updates of the message.
 const REFRESH: Duration = Duration::from_millis(200);
-
-/// A bar with frames per second for a source of known length, else a status line.
-struct LiveProgress {
-    progress: Progress,
-    /// Until the first frame is written.
-    first: Option<FirstImage>,
-    stats: StatsRecorder,
-    live: bool,
-    updated: Option<Instant>,
-}
-
-impl LiveProgress {
-    /// Hidden with `--quiet`; if stderr is not a terminal, a line now and then.
-    fn new(info: &SourceInfo, stats: &StatsRecorder) -> Self {
-        let progress = match info.frame_count {
-            Some(frames) if !info.live => Progress::new(frames),
-            _ => Progress::waiting(),
-        };
-        let first = Some(progress.first_image());
-        Self { progress, first, stats: stats.clone(), live: info.live, updated: None }
-    }
-
-    /// Advances by one frame.
-    fn frame(&mut self) {
-        self.first = None;
-        self.progress.step();
-        if self.updated.is_some_and(|updated| updated.elapsed() < REFRESH) {
-            return;
-        }
-        self.updated = Some(Instant::now());
-        let stats = self.stats.snapshot();
-        let mut line = format!("{:.1} FPS", stats.fps_now);
-        if self.live {
-            let latency = stats.latency_ms.p50;
-            line = format!(
-                "frame {}, {line}, {} dropped, latency {latency:.0} ms",
-                stats.frames_out, stats.frames_dropped
-            );
-        } else if stats.frames_dropped > 0 {
-            line = format!("{line}, {} dropped", stats.frames_dropped);
-        }
-        self.progress.message(&line);
-    }
-}

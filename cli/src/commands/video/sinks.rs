@@ -15,7 +15,7 @@ use super::delivery::start_webhook;
 use super::mqtt;
 use super::zones::{Counting, ZoneSink};
 use crate::args::{OUTPUT, folder_of, label_files};
-use crate::{check_output_file, usage};
+use crate::check_output_file;
 
 /// Frames per second of a source of unknown rate, without `--fps`.
 const FRAME_RATE: f64 = 30.0;
@@ -114,15 +114,16 @@ impl SinkArgs {
     pub fn outputs(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         let all = [
             ("--output", &self.output),
-            ("--jsonl", &self.jsonl),
-            ("--mot", &self.mot),
-            ("--mcap", &self.mcap),
             ("--crops", &self.crops),
             ("--save-txt", &self.save_txt),
-            ("--events", &self.events),
-            ("--mots", &self.mots),
-            ("--youtube-vis", &self.youtube_vis),
             ("--davis", &self.davis),
+            ("--youtube-vis", &self.youtube_vis),
+            // Lines last: a frame that they list is complete in the other outputs.
+            ("--mot", &self.mot),
+            ("--mots", &self.mots),
+            ("--mcap", &self.mcap),
+            ("--jsonl", &self.jsonl),
+            ("--events", &self.events),
         ];
         all.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
     }
@@ -172,10 +173,11 @@ impl SinkArgs {
         }
         let holds_input = |folder: &Path| {
             let folder = folder.canonicalize().ok();
-            folder.is_some_and(|folder| read.iter().any(|path| path.parent() == Some(&folder)))
+            let is_inside = |path: &PathBuf| path.parent() == folder.as_deref() && has_image_extension(path);
+            folder.is_some() && read.iter().any(is_inside)
         };
+        let why = "the folder contains input images, which could be overwritten; name another folder";
         if let Some(folder) = self.davis.as_deref().filter(|folder| holds_input(folder)) {
-            let why = "the folder contains input images, which could be overwritten; name another folder";
             refuse!("--davis, {}: {why}", folder.display());
         }
         let Some(target) = self.output.as_deref().filter(|path| !is_stdout(path) && is_sequence(path)) else {
@@ -186,16 +188,10 @@ impl SinkArgs {
             let why = "which are not those of an earlier run; name another folder, or the files, such as frames/%06d.png";
             refuse!("--output, {}: it has pictures such as {other}, {why}", target.display());
         }
-        let folder = if is_pattern { folder_of(target).to_owned() } else { target.join(".") };
-        let is_source = |folder: PathBuf| {
-            read.iter().any(|path| path.parent() == Some(&folder) && has_image_extension(path))
-        };
-        if folder.canonicalize().is_ok_and(is_source) {
-            let why = "the folder contains input images, which could be overwritten; name another folder";
-            Err(usage(format!("--output, {}: {why}", target.display())))
-        } else {
-            Ok(())
+        if holds_input(if is_pattern { folder_of(target) } else { target }) {
+            refuse!("--output, {}: {why}", target.display());
         }
+        Ok(())
     }
 
     /// Checks that each output can have the results of several sources.
@@ -275,20 +271,19 @@ impl SinkArgs {
             }
             sinks.all.push(Box::new(grid));
         }
-        // Lines last: a frame that they list is complete in the other outputs.
-        type Create<'c> = &'c dyn Fn(&Path) -> ocelli::Result<Box<dyn Sink>>;
-        let others: [(&Option<PathBuf>, Create<'_>); 8] = [
-            (&self.crops, &|path| boxed(Crops::create(path, tracked).map_err(with_flag("--crops")))),
-            (&self.save_txt, &|path| boxed(label_files(path))),
-            (&self.davis, &|path| boxed(MaskPngs::create(path).map_err(with_flag("--davis")))),
-            (&self.youtube_vis, &|path| boxed(Ok(YouTubeVis::create(path)))),
-            (&self.mot, &|path| boxed(MotFile::create(path, tracked))),
-            (&self.mots, &|path| boxed(MotsFile::create(path))),
-            (&self.mcap, &|path| boxed(McapFile::create(path))),
-            (&self.jsonl, &|path| boxed(JsonLines::create(path))),
-        ];
-        for (path, create) in others {
-            sinks.all.extend(path.as_deref().map(create).transpose()?);
+        for (flag, path) in self.outputs() {
+            let sink: Box<dyn Sink> = match flag {
+                "--crops" => Box::new(Crops::create(path, tracked).map_err(with_flag(flag))?),
+                "--save-txt" => Box::new(label_files(path)?),
+                "--davis" => Box::new(MaskPngs::create(path).map_err(with_flag(flag))?),
+                "--youtube-vis" => Box::new(YouTubeVis::create(path)),
+                "--mot" => Box::new(MotFile::create(path, tracked)?),
+                "--mots" => Box::new(MotsFile::create(path)?),
+                "--mcap" => Box::new(McapFile::create(path)?),
+                "--jsonl" => Box::new(JsonLines::create(path)?),
+                _ => continue,
+            };
+            sinks.all.push(sink);
         }
         Ok(sinks)
     }
@@ -312,10 +307,6 @@ fn live_view(text: &str) -> anyhow::Result<Box<dyn Sink>> {
 #[cfg(not(feature = "serve"))]
 fn live_view(_text: &str) -> anyhow::Result<Box<dyn Sink>> {
     refuse!("--mjpeg: this build has no web server (the feature serve)")
-}
-
-fn boxed<S: Sink + 'static>(sink: ocelli::Result<S>) -> ocelli::Result<Box<dyn Sink>> {
-    Ok(Box::new(sink?))
 }
 
 /// A picture in a folder that no run has written, by its name.
