@@ -14,9 +14,7 @@ use crate::args::{DETECTION, INPUT, MODEL, OUTPUT, PERFORMANCE, check_confidence
 use crate::interrupt::unless_interrupted;
 use crate::loading::resolved;
 use crate::output::write_pretty_json;
-use crate::{
-    Progress, cancel_on_interrupt, check_output_file, class_names, expand_images, interrupted, print, status,
-};
+use crate::{Progress, check_output_file, class_names, expand_images, interrupted, print, status};
 
 /// Heading of options of the search.
 const SEARCH: &str = "Search";

@@ -11,7 +11,7 @@ mod summary;
 pub(crate) mod zones;
 
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 

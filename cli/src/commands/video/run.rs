@@ -64,7 +64,7 @@ impl VideoRun<'_> {
         let (mut first, mut updated) = (Some(progress.first_image()), None::<Instant>);
         move |outcome| {
             locked(&counts).add(outcome);
-            first = None;
+            drop(first.take());
             progress.step();
             if updated.is_some_and(|updated| updated.elapsed() < REFRESH) {
                 return;
