@@ -122,7 +122,7 @@ pub(crate) async fn save(
 
 /// The file of an image, in a format that browsers show.
 pub(crate) async fn image(files: Files, Path(id): Path<String>, headers: HeaderMap) -> Answer {
-    picture(files, id, &headers, |gallery, image| {
+    answer_with(files, id, &headers, |gallery, image| {
         let bytes = gallery.read(|set| set.read_image(image))?;
         let kind = match image::guess_format(&bytes) {
             Ok(ImageFormat::Jpeg) => "image/jpeg",
@@ -140,11 +140,11 @@ pub(crate) async fn image(files: Files, Path(id): Path<String>, headers: HeaderM
 
 /// A small JPEG of an image.
 pub(crate) async fn thumbnail(files: Files, Path(id): Path<String>, headers: HeaderMap) -> Answer {
-    picture(files, id, &headers, |gallery, image| Ok(("image/jpeg", gallery.thumbnail(image)?))).await
+    answer_with(files, id, &headers, |gallery, image| Ok(("image/jpeg", gallery.thumbnail(image)?))).await
 }
 
 /// The result of `work` on the file of an image, with its type; a client that has it already is told so.
-async fn picture(
+async fn answer_with(
     files: Files,
     id: String,
     headers: &HeaderMap,
