@@ -97,7 +97,7 @@ stage_programs() {
   rm -rf "$stage"/benchmarks/*/__pycache__
   cp "$home"/src/builtin/{config,tokenizer}.json "$stage/model/small/"
   cat "$home"/src/builtin/weights-{1,2}/weights.bin >"$stage/model/small/model.safetensors"
-  cp "$home/demos/scenes/park.png" "$stage/model/picture.png"
+  cp "$home/demos/scenes/park.png" "$stage/model/image.png"
   [ -z "$tokenizer" ] || cp "$tokenizer" "$stage/model/tokenizer.json"
   commit >"$stage/COMMIT"
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use ocelli::image::has_image_extension;
 use ocelli::sink::JsonLines;
-use ocelli::source::{PictureFiles, natural_order, open_video};
+use ocelli::source::{ImageFiles, natural_order, open_video};
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{Detector, Pipeline, Prompts, Sink, Source};
 
@@ -23,7 +23,7 @@ fn main() -> ocelli::Result<()> {
     natural_order(&mut files);
     let source: Box<dyn Source> = match files.as_slice() {
         [video] if !has_image_extension(video) => open_video(video)?,
-        _ => Box::new(PictureFiles::new("images", files, 10.0)?),
+        _ => Box::new(ImageFiles::new("images", files, 10.0)?),
     };
 
     let prompts = Prompts::new(["person", "dog", "car", "tree"])?;

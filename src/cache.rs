@@ -78,7 +78,7 @@ impl CachedExport {
     /// The exports in the cache, those that were not opened for the longest time first.
     ///
     /// # Errors
-    /// As [`cache_folder`].
+    /// [`ErrorKind::Unavailable`] where the environment names no folder for the cache.
     pub fn all() -> Result<Vec<Self>> {
         let folders = std::fs::read_dir(cache_folder()?.join("models")).into_iter().flatten().flatten();
         let export = |entry: std::fs::DirEntry| {

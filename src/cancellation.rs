@@ -82,7 +82,7 @@ impl Cancellation {
     /// As [`check`](Self::check), with the name of the work in the message.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// [`Cancelled`](ocelli_error::ErrorKind::Cancelled) once any clone was cancelled.
     pub fn check_for(&self, work: impl Display) -> Result<()> {
         self.check().map_err(|_| Error::cancelled(format!("{work}: cancelled")))
     }

@@ -24,7 +24,7 @@ use crate::image::Image;
 use crate::model::Model;
 use crate::postprocess::PostProcessOptions;
 use crate::prompt::{ObjectPrompt, Prompts};
-use crate::tiles::{Regions, Tiling, WholePicture};
+use crate::tiles::{Regions, Tiling, WholeImage};
 use crate::timing::{Instant, StageTimes, milliseconds_since};
 use ocelli_error::Result;
 
@@ -51,7 +51,7 @@ pub struct Detector {
     model: Model,
     stages: Stages,
     features: ImageFeatures,
-    /// Searches large pictures, if the detector was built with tiles.
+    /// Searches large images, if the detector was built with tiles.
     pub(crate) tiles: Option<TiledSearch>,
     engine: String,
     factory: EngineFactory,
@@ -80,13 +80,14 @@ impl Detector {
     /// As [`detect`](Self::detect), with prompts that are encoded already.
     ///
     /// # Errors
-    /// As [`detect`](Self::detect).
+    /// [`Execution`](crate::ErrorKind::Execution) if a graph fails or returns values that are not finite,
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an exemplar outside the image.
     pub fn detect_embedded<'i>(
         &mut self,
         image: impl Into<FrameView<'i>>,
         prompts: &EmbeddedPrompts,
     ) -> Result<Detections> {
-        self.detect_regions(&mut WholePicture::new(image)?, prompts)
+        self.detect_regions(&mut WholeImage::new(image)?, prompts)
     }
 
     /// As [`detect_embedded`](Self::detect_embedded), in the next of several images: 64, or fewer whose features take 256 MiB, each
@@ -119,28 +120,28 @@ impl Detector {
         })
     }
 
-    /// As [`detect_embedded`](Self::detect_embedded), in a picture that is read in parts, for instance from a
-    /// [`PictureFile`](crate::tiles::PictureFile): with [tiles](crate::options::DetectorOptions::tiling) if the detector was built with them.
+    /// As [`detect_embedded`](Self::detect_embedded), in an image that is read in parts, for instance from a
+    /// [`TiledImage`](crate::tiles::TiledImage): with [tiles](crate::options::DetectorOptions::tiling) if the detector was built with them.
     ///
     /// # Errors
-    /// As [`detect`](Self::detect), and those of the picture.
+    /// As [`detect`](Self::detect), and those of the image.
     pub fn detect_regions(
         &mut self,
-        picture: &mut dyn Regions,
+        image: &mut dyn Regions,
         prompts: &EmbeddedPrompts,
     ) -> Result<Detections> {
         let (start, mut times) = (Instant::now(), StageTimes::default());
         if let Some(tiles) = &mut self.tiles {
             let stages = (&mut self.stages.encoder, &mut self.stages.decoder);
-            return tiles.detect(stages, picture, prompts, &mut times);
+            return tiles.detect(stages, image, prompts, &mut times);
         }
         let how = (self.stages.decoder.input().0, Wanted::default());
-        encode_part(self.stages.encoder_alone(), how, picture, None, &mut self.features, &mut times)?;
+        encode_part(self.stages.encoder_alone(), how, image, None, &mut self.features, &mut times)?;
         times.total = milliseconds_since(start);
         self.stages.detect(&self.features, prompts, times)
     }
 
-    /// The tiles of large pictures, if the detector was built with them.
+    /// The tiles of large images, if the detector was built with them.
     pub fn tiling(&self) -> Option<Tiling> {
         self.tiles.as_ref().map(TiledSearch::tiling)
     }
@@ -207,9 +208,6 @@ impl Detector {
 
     /// As [`segment`](Self::segment) or, with `multimask`, three masks for each object, in the model's order: often a part, the
     /// object, and a group of objects. The caller chooses, for instance by the predicted IoU.
-    ///
-    /// # Errors
-    /// As [`segment`](Self::segment).
     pub fn segment_each(
         &mut self,
         features: &ImageFeatures,
@@ -232,7 +230,9 @@ impl Detector {
     /// As [`detect`](Self::detect), in the features of an image that this detector has [encoded](Self::encode).
     ///
     /// # Errors
-    /// As [`detect`](Self::detect).
+    /// [`Execution`](crate::ErrorKind::Execution) if a graph fails or returns values that are not finite,
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an exemplar outside the image; on first use also the errors
+    /// of [`prepare`](Self::prepare).
     pub fn detect_features(&mut self, features: &ImageFeatures, prompts: &Prompts) -> Result<Detections> {
         let (start, mut times) = (Instant::now(), StageTimes::default());
         let embedded = self.stages.text.embed(prompts)?;
@@ -249,7 +249,8 @@ impl Detector {
     /// is that of [`detect`](Self::detect).
     ///
     /// # Errors
-    /// As [`detect`](Self::detect).
+    /// [`Execution`](crate::ErrorKind::Execution) if a graph fails or returns values that are not finite,
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an exemplar outside the image.
     pub fn exemplar_features<'i>(
         &mut self,
         image: impl Into<FrameView<'i>>,

@@ -25,15 +25,15 @@ use ocelli_tracking::BoundingBox;
 use palette::{CHOSEN_COLORS, DARK, text_color_on};
 use text::{Line, Typeface};
 
-/// Options of drawing detections. Sizes that are not set are proportional to the picture, so that a thumbnail and an 8K picture
+/// Options of drawing detections. Sizes that are not set are proportional to the image, so that a thumbnail and an 8K image
 /// look alike when shown at the same size.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct AnnotationStyle {
-    /// Width of the box lines in pixels; by default 1 plus 1/420 of the picture's side.
+    /// Width of the box lines in pixels; by default 1 plus 1/420 of the image's side.
     pub line_width: Option<f32>,
-    /// Font size of the labels in pixels (em); by default 1/52 of the picture's side, at least 10. A label that is too wide
-    /// for the picture is drawn smaller and then truncated.
+    /// Font size of the labels in pixels (em); by default 1/52 of the image's side, at least 10. A label that is too wide
+    /// for the image is drawn smaller and then truncated.
     pub font_size: Option<f32>,
     /// Shows the score in labels.
     pub show_scores: bool,
@@ -58,10 +58,10 @@ pub struct Shape {
     pub label: String,
 }
 
-/// Draws detections into pictures.
+/// Draws detections into images.
 ///
-/// Each class has its own colour, the same in every picture ([`class_color`]). Labels are placed above their boxes or, if
-/// there is no room, inside or below, always inside the picture and without overlap if possible. The font is DejaVu Sans. With the feature `fonts`,
+/// Each class has its own colour, the same in every image ([`class_color`]). Labels are placed above their boxes or, if
+/// there is no room, inside or below, always inside the image and without overlap if possible. The font is DejaVu Sans. With the feature `fonts`,
 /// letters that it lacks are drawn with the fonts of the system: other scripts, emoji, text from right to left. Letters that no
 /// font has appear as empty boxes.
 #[derive(Debug, Default)]
@@ -82,14 +82,14 @@ impl Annotator {
         Self { style, ..self }
     }
 
-    /// Draws the detections of a picture into it, the highest score on top.
+    /// Draws the detections of an image into it, the highest score on top.
     ///
-    /// Boxes are clipped to the picture; boxes outside of it or without area are skipped.
+    /// Boxes are clipped to the image; boxes outside of it or without area are skipped.
     ///
     /// # Errors
-    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if a mask does not have the size of the picture; nothing is
+    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if a mask does not have the size of the image; nothing is
     /// drawn then.
-    pub fn annotate(&self, picture: &mut RgbImage, detections: &[Detection]) -> Result<()> {
+    pub fn annotate(&self, image: &mut RgbImage, detections: &[Detection]) -> Result<()> {
         let marks = detections.iter().map(|detection| Mark {
             bbox: detection.bbox,
             score: detection.score,
@@ -98,15 +98,15 @@ impl Annotator {
             mask: detection.mask.as_ref(),
             opacity: 1.0,
         });
-        self.draw_marks(picture, marks.collect())
+        self.draw_marks(image, marks.collect())
     }
 
     /// Draws lines and polygons, each with a label at its first point that covers no other label if possible. Their colours
     /// are none of those of the first twenty classes.
-    pub fn draw_shapes(&self, picture: &mut RgbImage, shapes: &[Shape]) {
-        let (width, height) = picture.dimensions();
+    pub fn draw_shapes(&self, image: &mut RgbImage, shapes: &[Shape]) {
+        let (width, height) = image.dimensions();
         let sizes = Sizes::of(&self.style, width, height);
-        let mut canvas = Canvas::new(picture);
+        let mut canvas = Canvas::new(image);
         let casing = sizes.line + 2.0 * sizes.casing;
         let room = (canvas.width(), canvas.height());
         let mut layout = LabelLayout::new(room.0, room.1);
@@ -129,20 +129,20 @@ impl Annotator {
 
     /// Draws a line of text into the middle of a rectangle `[left, top, width, height]` in pixels, smaller or truncated if it
     /// does not fit.
-    pub fn draw_caption(&self, picture: &mut RgbImage, text: &str, rectangle: [f32; 4], color: [u8; 3]) {
+    pub fn draw_caption(&self, image: &mut RgbImage, text: &str, rectangle: [f32; 4], color: [u8; 3]) {
         let [.., width, height] = rectangle;
-        let mut canvas = Canvas::new(picture);
+        let mut canvas = Canvas::new(image);
         if let Some(line) = self.typeface.fit(text, "", 0.7 * height, (width, height)) {
             line.draw(&mut canvas, BoundingBox::from_ltwh(rectangle), color);
         }
     }
 
-    fn draw_marks(&self, picture: &mut RgbImage, mut marks: Vec<Mark<'_>>) -> Result<()> {
-        let (width, height) = picture.dimensions();
+    fn draw_marks(&self, image: &mut RgbImage, mut marks: Vec<Mark<'_>>) -> Result<()> {
+        let (width, height) = image.dimensions();
         for mark in &marks {
             if let Some(mask) = mark.mask.filter(|m| (m.width(), m.height()) != (width, height)) {
                 return Err(Error::mismatch(format!(
-                    "cannot draw the mask of \"{}\": expected {width}×{height} as the picture, got {}×{}",
+                    "cannot draw the mask of \"{}\": expected {width}×{height} as the image, got {}×{}",
                     mark.label,
                     mask.width(),
                     mask.height()
@@ -151,7 +151,7 @@ impl Annotator {
         }
         marks.sort_by(|a, b| a.score.total_cmp(&b.score));
         let sizes = Sizes::of(&self.style, width, height);
-        let mut canvas = Canvas::new(picture);
+        let mut canvas = Canvas::new(image);
 
         for mark in &marks {
             self.draw_mask(&mut canvas, mark, &sizes);
@@ -227,7 +227,7 @@ struct Mark<'a> {
     opacity: f32,
 }
 
-/// The sizes of a style in a picture, in pixels.
+/// The sizes of a style in an image, in pixels.
 struct Sizes {
     line: f32,
     /// Width of the dark rim that separates a line from a background of its colour.
@@ -245,7 +245,7 @@ impl Sizes {
     }
 
     /// The outer edge of a box's frame in whole pixels: the lines are centred on the edges of the box and move inside at
-    /// the border of the picture.
+    /// the border of the image.
     fn frame_of(&self, bbox: &BoundingBox, canvas: &Canvas<'_>) -> Option<BoundingBox> {
         let (width, height) = (canvas.width(), canvas.height());
         let visible = bbox.clip_to(width, height);

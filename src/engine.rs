@@ -114,9 +114,6 @@ impl EngineFactory {
     }
 
     /// As [`start`](Self::start); [`EngineKind::Auto`] takes an engine that runs the model's number format and operators.
-    ///
-    /// # Errors
-    /// As [`start`](Self::start).
     pub fn start_for_model(options: &EngineOptions, source: &ModelSource) -> Result<Self> {
         Self::start_for(options, ModelFormat::of(source, Precision::default()))
     }

@@ -25,7 +25,7 @@ pub struct Frame {
     /// The time when the frame of a live source was taken, by the clock of this machine; `None` for recorded frames, and where
     /// the source does not know: then results have the time when it was read.
     pub captured: Option<SystemTime>,
-    /// The picture file that the frame was read from; `None` for a frame of a video.
+    /// The image file that the frame was read from; `None` for a frame of a video.
     pub file: Option<Arc<Path>>,
     /// The one of [several](crate::source::Several) sources that it is from.
     pub origin: Option<Origin>,

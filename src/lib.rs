@@ -24,14 +24,14 @@
 //! |---|---|
 //! | [`Image`], [`ImageView`], [`FrameView`] | pixels: owned, borrowed, borrowed in the format of a camera |
 //! | [`Prompts`], [`Prompt`] | the classes to detect |
-//! | [`ObjectPrompt`], [`ObjectMask`] | one object of a picture: clicks, a box or a mask in, its mask out |
+//! | [`ObjectPrompt`], [`ObjectMask`] | one object of an image: clicks, a box or a mask in, its mask out |
 //! | [`Model`] | graphs exported from a SAM3 checkpoint; the default is a small built-in model of drawn scenes ([`builtin`]) |
 //! | [`EngineKind`], [`EngineFactory`](engine::EngineFactory) | what runs the graphs: the engine inside the program, OpenVINO, ONNX Runtime on the CPU, CUDA, TensorRT, WebGPU, Core ML, or your own engine |
 //! | [`Detector`], [`DetectorBuilder`] | an image in, [`Detections`] out |
 //! | [`masklets`] | objects with masks that keep their identity through a video, by SAM 3's memory tracker |
 //! | [`Pipeline`] | frames of a [`Source`] or pushed by your program, detected and [tracked](tracking) on several threads, to [`Sink`]s |
-//! | [`tiles`] | pictures that are larger than what the model sees |
-//! | [`draw::Annotator`] | boxes, labels and masks drawn into a picture |
+//! | [`tiles`] | images that are larger than what the model sees |
+//! | [`draw::Annotator`] | boxes, labels and masks drawn into an image |
 //! | [`Error`], [`ErrorKind`] | what failed, on which input, and what to do |
 //!
 //! For each image the stages are [`preprocess`], the image backbone, the encoder-decoder (once for a few classes at a

@@ -21,7 +21,7 @@ pub struct FrameOutcome {
     pub time: Duration,
     /// The time when the frame of a live source was taken, by the clock of this machine; `None` for recorded frames.
     pub captured: Option<SystemTime>,
-    /// The picture file that the frame was read from; `None` for a frame of a video.
+    /// The image file that the frame was read from; `None` for a frame of a video.
     pub file: Option<Arc<Path>>,
     /// The one of [several](crate::source::Several) sources that it is from; `index` and `time` are those of this source.
     pub origin: Option<Origin>,

@@ -1,4 +1,4 @@
-//! Prompts: text, exemplar boxes, or both. An [`ObjectPrompt`] is one object of a picture instead.
+//! Prompts: text, exemplar boxes, or both. An [`ObjectPrompt`] is one object of an image instead.
 //!
 //! The models are trained with text and with a few exemplar boxes in the image at hand, wanted and unwanted, together with
 //! the class name or the word `visual`. The built-in model knows one wanted and one unwanted box. No model is trained with

@@ -26,7 +26,7 @@ pub struct FrameReport {
     /// for recorded frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_time: Option<f64>,
-    /// The picture file of the frame; omitted for frames of a video.
+    /// The image file of the frame; omitted for frames of a video.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Width of the frame in pixels.

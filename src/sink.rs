@@ -1,8 +1,9 @@
-//! Pipelines write to one trait, wherever results go: videos, picture sequences, JSON lines, MOTChallenge, MOTS, YouTube-VIS, MCAP
+//! Pipelines write to one trait, wherever results go: videos, image sequences, JSON lines, MOTChallenge, MOTS, YouTube-VIS, MCAP
 //! and YOLO files, masks, crops, windows and pipes.
 
 mod crops;
 mod grid;
+mod image_files;
 mod json_lines;
 mod lines;
 mod mask_pngs;
@@ -10,7 +11,6 @@ mod mcap;
 mod mot;
 mod mots;
 mod objects;
-mod picture;
 mod raw;
 #[cfg(not(target_family = "wasm"))]
 mod video;
@@ -26,12 +26,12 @@ use ocelli_error::Result;
 
 pub use crops::{Crops, folder_name};
 pub use grid::Grid;
+pub use image_files::{ImageSequence, check_image_format, is_image_pattern, write_image};
 pub use json_lines::JsonLines;
 pub use mask_pngs::MaskPngs;
 pub use mcap::McapFile;
 pub use mot::MotFile;
 pub use mots::MotsFile;
-pub use picture::{PictureSequence, check_picture_file, is_picture_pattern, write_picture};
 pub use raw::{RawOrder, RawWriter};
 #[cfg(not(target_family = "wasm"))]
 pub use video::{VideoOptions, create_video, is_stream_address, video_formats};
@@ -40,24 +40,24 @@ pub use window::{open_window, window_library};
 pub use yolo::YoloLabels;
 pub use youtube_vis::YouTubeVis;
 
-/// The pictures that a sink needs.
+/// The images that a sink needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Pictures {
+pub struct Images {
     /// [`FrameOutcome::clean`].
     pub clean: bool,
     /// [`FrameOutcome::annotated`].
     pub annotated: bool,
 }
 
-impl Pictures {
+impl Images {
     /// The unmodified frame.
     pub const CLEAN: Self = Self { clean: true, annotated: false };
     /// The frame with the results drawn in.
     pub const ANNOTATED: Self = Self { clean: false, annotated: true };
 }
 
-impl BitOr for Pictures {
+impl BitOr for Images {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
@@ -67,9 +67,9 @@ impl BitOr for Pictures {
 
 /// Receives the results of each frame, in order. Only [`write`](Self::write) is required.
 pub trait Sink: Send {
-    /// The pictures that this sink needs; none by default. Pictures that no sink needs are not made.
-    fn pictures(&self) -> Pictures {
-        Pictures::default()
+    /// The images that this sink needs; none by default. Images that no sink needs are not made.
+    fn images(&self) -> Images {
+        Images::default()
     }
 
     /// Writes one frame's results.
@@ -88,8 +88,8 @@ pub trait Sink: Send {
 }
 
 impl<S: Sink + ?Sized> Sink for Box<S> {
-    fn pictures(&self) -> Pictures {
-        (**self).pictures()
+    fn images(&self) -> Images {
+        (**self).images()
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {

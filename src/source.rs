@@ -4,7 +4,7 @@
 mod capture;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) mod container;
-mod pictures;
+mod image_files;
 mod raw;
 mod reconnecting;
 mod secrets;
@@ -16,7 +16,7 @@ mod stream_kind;
 pub use capture::{
     InputOptions, check_cameras, open_camera, open_stream, open_video, open_video_with, video_library,
 };
-pub use pictures::{PictureFiles, natural_order};
+pub use image_files::{ImageFiles, natural_order};
 pub use raw::{RawFormat, RawFrames};
 pub use reconnecting::{Reconnecting, ReconnectingOptions};
 pub use secrets::without_secrets;
@@ -85,7 +85,7 @@ pub trait Source: Send {
     /// Skips the next frame: sets the index and time of `frame` and leaves its pixels unspecified.
     ///
     /// # Errors
-    /// As [`read_into`](Self::read_into).
+    /// If the stream cannot be read any further.
     fn skip(&mut self, frame: &mut Frame) -> Result<bool> {
         self.read_into(frame)
     }

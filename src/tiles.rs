@@ -1,8 +1,8 @@
-//! Pictures that are larger than what the model sees, in overlapping tiles.
+//! Images that are larger than what the model sees, in overlapping tiles.
 //!
-//! A model resizes every picture to its square input: of a picture of 8192 pixels, an object of 30 pixels is one or two pixels
-//! there. With a [`Tiling`], a [`Detector`](crate::Detector) also searches [tiles](Region) of the picture, and tiles of four times
-//! the size, and so on up to the whole picture. What is found several times is one detection.
+//! A model resizes every image to its square input: of an image of 8192 pixels, an object of 30 pixels is one or two pixels
+//! there. With a [`Tiling`], a [`Detector`](crate::Detector) also searches [tiles](Region) of the image, and tiles of four times
+//! the size, and so on up to the whole image. What is found several times is one detection.
 //!
 //! ```
 //! use ocelli::{Detector, Image, Prompts, options::DetectorOptions, tiles::{TileSize, Tiling}};
@@ -17,8 +17,8 @@
 //! # }
 //! ```
 //!
-//! A picture no larger than the model's input, and one that a single tile covers, gives exactly what it gives without tiles.
-//! [`Regions`] is where the pixels come from: a picture in memory, or a file that is read in parts.
+//! An image no larger than the model's input, and one that a single tile covers, gives exactly what it gives without tiles.
+//! [`Regions`] is where the pixels come from: an image in memory, or a file that is read in parts.
 
 mod band;
 mod file;
@@ -35,7 +35,7 @@ use crate::frame_view::{FrameView, PixelFormat};
 use crate::image::Image;
 use ocelli_error::{Error, Result};
 
-pub use file::{MAX_TILED_PIXELS, PictureFile};
+pub use file::{MAX_TILED_PIXELS, TiledImage};
 pub(crate) use merge::{Merge, TileDetection};
 pub(crate) use scale::{busiest, size_for};
 
@@ -45,18 +45,18 @@ pub const MIN_TILE: u32 = 32;
 pub const MAX_OVERLAP: f32 = 0.8;
 /// A level of tiles has this many times the side of the one below.
 const LEVEL_FACTOR: u32 = 4;
-/// The whole picture is at least this many times as large as the tiles of the highest level.
+/// The whole image is at least this many times as large as the tiles of the highest level.
 const LEAST_STEP_TO_WHOLE: u32 = 2;
 
 /// The size of tiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum TileSize {
-    /// For each picture by the sizes of the objects that are found in the whole picture and in a few tiles: a small one has
+    /// For each image by the sizes of the objects that are found in the whole image and in a few tiles: a small one has
     /// about two patches of the model.
     #[default]
     Auto,
-    /// In pixels of the picture, at least [`MIN_TILE`] each.
+    /// In pixels of the image, at least [`MIN_TILE`] each.
     Pixels {
         /// The width.
         width: u32,
@@ -99,7 +99,7 @@ impl fmt::Display for TileSize {
     }
 }
 
-/// The tiles of large pictures: their size and their overlap.
+/// The tiles of large images: their size and their overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tiling {
@@ -131,7 +131,7 @@ impl Tiling {
         #[must_use]
         with_overlap(overlap: f32) => overlap;
 
-        /// Refuses pictures that have more tiles than this, of all sizes together. With [`TileSize::Auto`] the tiles are as large as
+        /// Refuses images that have more tiles than this, of all sizes together. With [`TileSize::Auto`] the tiles are as large as
         /// this asks for.
         #[must_use]
         with_most_tiles(most: usize) => most_tiles;
@@ -154,13 +154,13 @@ impl Tiling {
         Ok(())
     }
 
-    /// Checks the number of tiles of a picture of `size` (width, height), as far as it does not depend on what is in the picture.
-    /// A model whose input has `side` pixels sees a smaller picture whole.
+    /// Checks the number of tiles of an image of `size` (width, height), as far as it does not depend on what is in the image.
+    /// A model whose input has `side` pixels sees a smaller image whole.
     ///
     /// # Errors
     /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there are more than
     /// [`with_most_tiles`](Self::with_most_tiles) allows.
-    pub fn check_picture(&self, size: (u32, u32), side: usize) -> Result<()> {
+    pub fn check_image(&self, size: (u32, u32), side: usize) -> Result<()> {
         match self.size {
             TileSize::Pixels { width, height } if size.0.max(size.1) as usize > side => {
                 self.sizes(size, (width, height)).map(drop)
@@ -169,13 +169,13 @@ impl Tiling {
         }
     }
 
-    /// The tiles of a picture in reading order, those of the given size first and larger ones after them; empty if one tile
-    /// covers the picture.
+    /// The tiles of an image in reading order, those of the given size first and larger ones after them; empty if one tile
+    /// covers the image.
     pub(crate) fn levels(&self, size: (u32, u32), tile: (u32, u32)) -> Result<Vec<Vec<Region>>> {
         Ok(self.sizes(size, tile)?.into_iter().map(|tile| self.grid(size, tile)).collect())
     }
 
-    /// The sizes of the tiles of a picture, by level.
+    /// The sizes of the tiles of an image, by level.
     fn sizes(&self, (width, height): (u32, u32), tile: (u32, u32)) -> Result<Vec<(u32, u32)>> {
         let (first, mut tile, mut sizes, mut count) = (tile, tile, Vec::new(), 0);
         let covers = |tile: (u32, u32), factor: u32| {
@@ -190,14 +190,14 @@ impl Tiling {
         if let Some(most) = self.most_tiles.filter(|most| count > *most as u64) {
             let (width_of_tile, height_of_tile) = first;
             return Err(Error::invalid_argument(format!(
-                "tile: a picture of {width} × {height} pixels has {count} tiles of {width_of_tile} × {height_of_tile} and \
+                "tile: an image of {width} × {height} pixels has {count} tiles of {width_of_tile} × {height_of_tile} and \
                  larger: expected at most {most}; name a larger size, or a smaller tile_overlap"
             )).about("tile"));
         }
         Ok(sizes)
     }
 
-    /// Tiles of one size that cover a picture.
+    /// Tiles of one size that cover an image.
     pub(crate) fn grid(&self, (width, height): (u32, u32), tile: (u32, u32)) -> Vec<Region> {
         let columns = starts(width, tile.0, self.overlap);
         let rows = starts(height, tile.1, self.overlap);
@@ -208,7 +208,7 @@ impl Tiling {
     }
 }
 
-/// The starts of tiles along one side, spread evenly: the first tile starts with the picture and the last ends with it.
+/// The starts of tiles along one side, spread evenly: the first tile starts with the image and the last ends with it.
 fn starts(length: u32, tile: u32, overlap: f32) -> Vec<u32> {
     let (free, gaps) = (u64::from(length.saturating_sub(tile)), gaps(length, tile, overlap));
     (0..=gaps).map(|index| (free * index / gaps.max(1)) as u32).collect()
@@ -220,7 +220,7 @@ fn gaps(length: u32, tile: u32, overlap: f32) -> u64 {
     (f64::from(length.saturating_sub(tile)) / step).ceil() as u64
 }
 
-/// A rectangle of a picture, in pixels.
+/// A rectangle of an image, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The left edge.
@@ -234,7 +234,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// All of a picture of `size` (width, height).
+    /// All of an image of `size` (width, height).
     pub fn whole((width, height): (u32, u32)) -> Self {
         Self { x: 0, y: 0, width, height }
     }
@@ -270,18 +270,18 @@ pub(crate) fn moved(bbox: BoundingBox, x: f32, y: f32) -> BoundingBox {
     BoundingBox::new(bbox.x1 + x, bbox.y1 + y, bbox.x2 + x, bbox.y2 + y)
 }
 
-/// The pixels of a picture, in parts. A detector asks for tiles from the top to the bottom, a few times over.
+/// The pixels of an image, in parts. A detector asks for tiles from the top to the bottom, a few times over.
 pub trait Regions {
     /// Width and height in pixels.
     fn size(&self) -> (u32, u32);
 
-    /// The pixels of a region inside the picture.
+    /// The pixels of a region inside the image.
     ///
     /// # Errors
     /// If they cannot be read.
     fn region(&mut self, region: Region) -> Result<FrameView<'_>>;
 
-    /// The whole picture in its height; its width may be reduced to `side` pixels, as
+    /// The whole image in its height; its width may be reduced to `side` pixels, as
     /// [`Preprocessor`](crate::preprocess::Preprocessor) does it.
     ///
     /// # Errors
@@ -289,14 +289,14 @@ pub trait Regions {
     fn whole(&mut self, side: u32) -> Result<FrameView<'_>>;
 }
 
-/// A picture in memory.
-pub struct WholePicture<'a> {
+/// An image in memory.
+pub struct WholeImage<'a> {
     view: FrameView<'a>,
     /// The pixels in RGB, if tiles of the view are no views.
     converted: Option<Image>,
 }
 
-impl<'a> WholePicture<'a> {
+impl<'a> WholeImage<'a> {
     /// The pixels of an image or a frame.
     ///
     /// # Errors
@@ -308,7 +308,7 @@ impl<'a> WholePicture<'a> {
     }
 }
 
-impl Regions for WholePicture<'_> {
+impl Regions for WholeImage<'_> {
     fn size(&self) -> (u32, u32) {
         (self.view.width, self.view.height)
     }
@@ -334,7 +334,7 @@ impl Regions for WholePicture<'_> {
 pub(crate) fn part_of(view: FrameView<'_>, region: Region) -> Result<FrameView<'_>> {
     if region.right() > view.width || region.bottom() > view.height {
         let (width, height) = (view.width, view.height);
-        let message = format!("{region:?} is outside the picture of {width} × {height} pixels");
+        let message = format!("{region:?} is outside the image of {width} × {height} pixels");
         return Err(Error::invalid_argument(message));
     }
     let pixel = if view.format == PixelFormat::Gray8 { 1 } else { 3 };

@@ -32,7 +32,7 @@ install() {
 # As the tests build it: `cargo build` has other features, and compiles everything once more.
 build() { cargo test "${features[@]}" --no-run; }
 
-# From a built program to a picture, as a newcomer does.
+# From a built program to an image, as a newcomer does.
 demo() {
   make demo
   test -s target/demo.png

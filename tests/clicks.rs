@@ -1,4 +1,4 @@
-//! Clicks, boxes and masks on a picture against `transformers`, with small random models.
+//! Clicks, boxes and masks on an image against `transformers`, with small random models.
 //!
 //! `tests/golden/parity/make_clicks.py` makes the goldens.
 
@@ -38,7 +38,7 @@ fn detector(exported: &Exported, runner: Runner) -> Outcome<Detector> {
     Ok(builder.with_text_cache(TextCacheFile::None).build()?)
 }
 
-/// Width and height of the golden's picture.
+/// Width and height of the golden's image.
 fn size(golden: &Golden) -> (u32, u32) {
     let side = |index: usize| golden.value("size")[index].as_u64().expect("two sides") as u32;
     (side(0), side(1))
@@ -50,7 +50,7 @@ fn logit_mask(tensor: &Tensor) -> LogitMask {
     LogitMask::new(width, height, first).expect("the shape is the mask's")
 }
 
-/// The prompt of a case, in pixels of the picture.
+/// The prompt of a case, in pixels of the image.
 fn prompt(golden: &Golden, case: &str) -> ObjectPrompt {
     let image = golden.tensor("pixel_values").shape()[3] as f32;
     let scale = [size(golden).0 as f32 / image, size(golden).1 as f32 / image];
@@ -175,19 +175,19 @@ fn the_first_mask_is_that_of_transformers() {
     report.finish("the first mask");
 }
 
-fn picture(step: usize) -> Image {
+fn image(step: usize) -> Image {
     let pixels = (0..90 * 70 * 3).map(|index| (index * (37 + step) % 251) as u8).collect();
     Image::from_rgb8(90, 70, pixels).expect("as many bytes as 90 × 70 pixels have")
 }
 
 #[test]
-fn features_are_kept_and_belong_to_their_picture() -> Outcome<()> {
+fn features_are_kept_and_belong_to_their_image() -> Outcome<()> {
     let golden = Golden::of_clicks("tracker");
     let exported = Exported::on(Runner::Embedded, &golden.open_checkpoint()?, &ExportOptions::default())?;
     let mut detector = detector(&exported, Runner::Embedded)?;
     detector.prepare_segment()?;
     let object = [ObjectPrompt::new("it").with_point(30.0, 20.0, true)];
-    let (first, second) = (detector.encode(&picture(0))?, detector.encode(&picture(1))?);
+    let (first, second) = (detector.encode(&image(0))?, detector.encode(&image(1))?);
     let of_first = detector.segment(&first, &object)?;
     let of_second = detector.segment(&second, &object)?;
     assert_ne!(of_first, of_second);
@@ -199,7 +199,7 @@ fn features_are_kept_and_belong_to_their_picture() -> Outcome<()> {
     assert!(found.len() == 18 && !found.iter().any(differs), "objects of a batch are independent");
     assert!(detector.segment(&first, &[])?.is_empty());
 
-    // A detection between two clicks leaves them alone, and buffers that are used again are those of the new picture.
+    // A detection between two clicks leaves them alone, and buffers that are used again are those of the new image.
     let Stages { mut encoder, mut segmenter, .. } = detector.into_stages();
     let (mut features, mut times) = (ImageFeatures::default(), StageTimes::default());
     let without = |failed: ocelli::Result<Vec<Vec<ObjectMask>>>| {
@@ -208,15 +208,15 @@ fn features_are_kept_and_belong_to_their_picture() -> Outcome<()> {
         assert!(error.to_string().contains("Detector::encode"), "{error}");
     };
     for (step, expected) in [(0, &of_first), (1, &of_second)] {
-        encoder.encode_into(&picture(step), HIDDEN, &mut features, &mut times)?;
-        assert_eq!(&segmenter.segment_each(&features, &object, false)?.concat(), expected, "picture {step}");
+        encoder.encode_into(&image(step), HIDDEN, &mut features, &mut times)?;
+        assert_eq!(&segmenter.segment_each(&features, &object, false)?.concat(), expected, "image {step}");
     }
     let mut file = Vec::new();
     features.write_to(&mut file)?;
     features.read_from(&mut file.as_slice())?;
     without(segmenter.segment_each(&features, &object, false));
-    encoder.encode_into(&picture(0), HIDDEN, &mut features, &mut times)?;
-    encoder.encode_into(&picture(1), Wanted::default(), &mut features, &mut times)?;
+    encoder.encode_into(&image(0), HIDDEN, &mut features, &mut times)?;
+    encoder.encode_into(&image(1), Wanted::default(), &mut features, &mut times)?;
     without(segmenter.segment_each(&features, &object, false));
     Ok(())
 }
@@ -239,7 +239,7 @@ fn models_without_a_tracker_are_refused() -> Outcome<()> {
         let exported = Exported::on(Runner::Embedded, &golden.open_checkpoint()?, &options)?;
         let mut detector = detector(&exported, Runner::Embedded)?;
         let object = [ObjectPrompt::new("it").with_point(30.0, 20.0, true)];
-        let features = detector.encode(&picture(0))?;
+        let features = detector.encode(&image(0))?;
         let refused = [detector.segment(&features, &object).map(|_| ()), detector.prepare_segment()];
         for error in refused.map(|refused| refused.expect_err(text)) {
             assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");

@@ -88,7 +88,7 @@ fn images_decode_as_in_pil() {
     let bytes = expected_bytes();
     let mut failures = Vec::new();
     for (name, tensor) in tensors(&bytes, "decoded/") {
-        let image = match Image::open(folder().join("pictures").join(&name)) {
+        let image = match Image::open(folder().join("images").join(&name)) {
             Ok(image) => image,
             Err(error) => {
                 failures.push(error.to_string());
@@ -121,7 +121,7 @@ fn preprocessing_equals_the_reference_processor() {
     let mut failures = Vec::new();
     // One preprocessor for all, so that stale contents of its buffers would be noticed.
     for (name, tensor) in tensors(&bytes, "processor/") {
-        let image = Image::open(folder().join("pictures").join(&name)).expect("the image can be read");
+        let image = Image::open(folder().join("images").join(&name)).expect("the image can be read");
         preprocessor.run_into(&image, &mut out).expect("the output has the length");
         let largest = largest_difference(&out, &as_f32(&tensor));
         let allowed = if name.ends_with(".jpg") { f32::from(JPEG_LEVELS) * 2.001 / 255.0 } else { 0.0 };

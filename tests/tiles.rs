@@ -1,10 +1,10 @@
-//! Large pictures in tiles, with the built-in model on drawn scenes.
+//! Large images in tiles, with the built-in model on drawn scenes.
 //!
 //! `cargo test -p ocelli-tests tiles -- --nocapture` prints the figures. Needs ONNX Runtime; `make setup` installs it.
 
 #![allow(clippy::print_stdout, reason = "the figures are interesting if the test passes, too")]
 
-use ocelli::tiles::{PictureFile, TileSize, Tiling};
+use ocelli::tiles::{TileSize, TiledImage, Tiling};
 use ocelli::{
     BoundingBox, Detection, Detections, Detector, DetectorBuilder, Image, Pipeline, Prompt, Prompts,
     stages::TextCacheFile,
@@ -12,7 +12,7 @@ use ocelli::{
 use ocelli_verify::scenes::{SceneGenerator, SceneOptions};
 
 const NAMES: [&str; 6] = ["dog", "car", "umbrella", "pizza", "tree", "clock"];
-/// Small scenes in a row and in a column of the large picture.
+/// Small scenes in a row and in a column of the large image.
 const COLUMNS: u32 = 5;
 const ROWS: u32 = 5;
 
@@ -39,8 +39,8 @@ fn look(detector: &mut Detector, image: &Image) -> Detections {
     detector.detect(image, &prompts()).expect("it detects")
 }
 
-/// A picture of 25 scenes of 320 × 320 pixels, and what is in it.
-fn picture() -> (Image, Vec<(&'static str, BoundingBox)>) {
+/// An image of 25 scenes of 320 × 320 pixels, and what is in it.
+fn drawn_image() -> (Image, Vec<(&'static str, BoundingBox)>) {
     let labels = NAMES.map(str::to_owned).to_vec();
     let options = SceneOptions {
         width: 320,
@@ -82,8 +82,8 @@ fn hits(found: &[Detection], objects: &[(&str, BoundingBox)]) -> (usize, usize) 
 /// Small objects are found with tiles, whatever their size, and hardly without; a file read in parts gives the same.
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
-fn objects_that_are_small_in_a_large_picture_are_found() {
-    let (image, objects) = picture();
+fn objects_that_are_small_in_a_large_image_are_found() {
+    let (image, objects) = drawn_image();
     let count = |found: &Detections| hits(found, &objects);
     let (whole, _) = count(&look(&mut detector(None), &image));
     let mut large = 0;
@@ -98,7 +98,7 @@ fn objects_that_are_small_in_a_large_picture_are_found() {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let path = folder.path().join("large.png");
             image.clone().into_rgb_image().save(&path).expect("it can be written");
-            let mut file = PictureFile::open(&path).expect("it is an image");
+            let mut file = TiledImage::open(&path).expect("it is an image");
             let embedded = detector.prepare(&prompts()).expect("they are encoded");
             assert_eq!(detector.detect_regions(&mut file, &embedded).expect("it detects").items, found.items);
         }
@@ -109,7 +109,7 @@ fn objects_that_are_small_in_a_large_picture_are_found() {
 /// Results are the same to the last bit where tiles do not matter.
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
-fn a_picture_that_needs_no_tiles_gives_the_same() {
+fn an_image_that_needs_no_tiles_gives_the_same() {
     let options = SceneOptions { labels: NAMES.map(str::to_owned).to_vec(), ..SceneOptions::default() };
     let small = SceneOptions { width: 224, height: 200, ..options.clone() };
     let scene = SceneGenerator::new(6, options).expect("valid options").scene(1).image;
@@ -125,7 +125,7 @@ fn a_picture_that_needs_no_tiles_gives_the_same() {
     }
 }
 
-/// Masks and semantic maps are as large as the picture, and an object across tiles has one mask.
+/// Masks and semantic maps are as large as the image, and an object across tiles has one mask.
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn masks_are_joined_across_tiles() {
@@ -156,7 +156,7 @@ fn masks_are_joined_across_tiles() {
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn an_exemplar_is_searched_for_in_all_tiles() {
-    let (image, objects) = picture();
+    let (image, objects) = drawn_image();
     let mut detector = detector(Tiling::new(TileSize::square(320)));
     let (mut hit, mut all) = (0, 0);
     for label in ["pizza", "clock"] {
@@ -173,11 +173,11 @@ fn an_exemplar_is_searched_for_in_all_tiles() {
     assert!(refused.expect_err("it is outside").to_string().contains("is outside the image of 1600 × 1600"));
 }
 
-/// A frame of a video is searched as a picture is; what needs the features of a whole frame is refused.
+/// A frame of a video is searched as an image is; what needs the features of a whole frame is refused.
 #[test]
 #[cfg_attr(without_libraries, ignore = "needs ONNX Runtime: make setup")]
 fn frames_are_searched_in_tiles() {
-    let (image, _) = picture();
+    let (image, _) = drawn_image();
     let tiling = Tiling::new(TileSize::square(640));
     let expected = look(&mut detector(tiling), &image).items;
     let pipeline = Pipeline::builder(detector(tiling), prompts()).build().expect("it starts");

@@ -32,7 +32,7 @@ pub fn builder() -> ocelli::Result<OnnxRuntimeBuilder> {
 #[ignore = "needs a software GPU: tests/fetch-software-gpu.sh; minutes"]
 fn detections_equal_those_of_the_embedded_engine() {
     let image =
-        Image::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../demos/scenes/park.png")).expect("a picture");
+        Image::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../demos/scenes/park.png")).expect("an image");
     let prompts = Prompts::new(["dog", "tree"]).expect("two classes");
     let [expected, found] = [EngineKind::Embedded, WEBGPU].map(|kind| {
         let builder = Detector::builder().with_engine(kind).with_masks(true);
@@ -88,7 +88,7 @@ fn features_stay_on_the_adapter() {
     };
     let (mut through_host, mut resident) = (detector(None), detector(Some(device.clone())));
     let image =
-        Image::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../demos/scenes/park.png")).expect("a picture");
+        Image::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../demos/scenes/park.png")).expect("an image");
     let prompts = Prompts::new(["dog", "tree"]).expect("two classes");
     let expected = through_host.detect(&image, &prompts).expect("it detects").items;
     assert!(!expected.is_empty());
@@ -125,7 +125,7 @@ fn models_are_exported_with_standard_operators_and_others_are_refused() {
         .with_model(ModelSource::Folder(model))
         .with_engine_factory(factory)
         .with_text_cache(TextCacheFile::None);
-    let image = Image::from_rgb8(8, 8, vec![128; 8 * 8 * 3]).expect("a picture");
+    let image = Image::from_rgb8(8, 8, vec![128; 8 * 8 * 3]).expect("an image");
     let error = detector
         .build()
         .and_then(|mut detector| detector.detect(&image, &Prompts::new(["dog"])?).map(drop))

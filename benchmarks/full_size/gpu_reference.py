@@ -111,9 +111,9 @@ class Peer:
         parts = [self.decode(features, position, prompt, mask) for prompt, mask in prompts]
         return parts[0] if len(parts) == 1 else tuple(torch.cat(part) for part in zip(*parts))
 
-    def frame(self, picture: Tensor, text: Tensor, mask: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor]:
+    def frame(self, image: Tensor, text: Tensor, mask: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor]:
         """8-bit pixels [3, H, W] in host memory -> boxes, scores and classes in host memory."""
-        on_device = picture.to(self.device, non_blocking=True)
+        on_device = image.to(self.device, non_blocking=True)
         pixels = resize(on_device[None], [self.side, self.side], antialias=True).to(self.dtype) / 127.5 - 1
         features, position, image_prompt = self.backbone(pixels)
         return kept(*self.prompt_half(features, position, self.prompts(text, mask, image_prompt, chunk)))
@@ -189,12 +189,12 @@ def run(arguments: argparse.Namespace) -> None:
         words, pixels = (text, mask), torch.rand(1, 3, peer.side, peer.side).to(device, peer.dtype) * 2 - 1
     rgb = np.asarray(Image.open(arguments.image).convert("RGB")) if arguments.image else \
         np.random.default_rng(0).integers(0, 256, (720, 1280, 3), dtype=np.uint8)
-    picture = torch.from_numpy(rgb.copy()).permute(2, 0, 1).contiguous()
-    picture = picture.pin_memory() if on_gpu else picture
+    image = torch.from_numpy(rgb.copy()).permute(2, 0, 1).contiguous()
+    image = image.pin_memory() if on_gpu else image
     first_s = None
     for classes in arguments.classes:
         begun = time.perf_counter()
-        frame = lambda: peer.frame(picture, text[:classes], mask[:classes], arguments.chunk)  # noqa: B023, E731
+        frame = lambda: peer.frame(image, text[:classes], mask[:classes], arguments.chunk)  # noqa: B023, E731
         frame()
         wait()
         first_s = first_s or time.perf_counter() - STARTED

@@ -49,7 +49,7 @@ class Peer:
         side = self.model.config.vision_config.backbone_config.image_size
         self.processor = Sam3ImageProcessor(size={"height": side, "width": side})
         noise = np.random.default_rng(0).integers(0, 256, (480, 640, 3), dtype=np.uint8)
-        self.picture = Image.fromarray(noise)
+        self.image = Image.fromarray(noise)
         context = self.model.config.text_config.max_position_embeddings
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         tokenizer.enable_truncation(context)
@@ -63,7 +63,7 @@ class Peer:
 
     def backbone(self) -> tuple[Tensor, Tensor, Tensor]:
         """Features [1, D, P, P], their position encoding and the CLS token [1, 1, D]."""
-        pixels = self.processor(self.picture, return_tensors="pt").pixel_values.to(self.model.dtype)
+        pixels = self.processor(self.image, return_tensors="pt").pixel_values.to(self.model.dtype)
         vision = self.model.vision_encoder(pixels)
         features, position = vision.fpn_hidden_states[-2], vision.fpn_position_encoding[-2]
         prompt = self.model.geometry_encoder(

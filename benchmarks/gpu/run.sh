@@ -112,8 +112,8 @@ print(":".join(sorted({os.path.dirname(f) for p in folders for g in ("/nvidia/*/
   # Without CLIP's tokenizer, one with a smaller vocabulary will do.
   tokenizer=$home/model/tokenizer.json
   [ -f "$tokenizer" ] || tokenizer=$small/tokenizer.json
-  picture=$home/model/picture.png
-  [ -f "$picture" ] || picture=$home/demos/scenes/park.png
+  image=$home/model/image.png
+  [ -f "$image" ] || image=$home/demos/scenes/park.png
 }
 
 plan() {
@@ -244,7 +244,7 @@ measure() {
       ours halves "halves-$label-$px-$round" "$label" "$px" "$round" --class-counts $counts \
         --runs "$runs" --seconds "$seconds" $(compare)
       ours detect "detect-$label-$px-$round" "$label" "$px" "$round" --class-counts $counts \
-        --runs "$runs" --image "$picture"
+        --runs "$runs" --image "$image"
       drawn_video "$label" "$px" "$round" "${video_classes%% *}"
     done
     for peer in $peers; do
@@ -293,7 +293,7 @@ theirs() {
   # shellcheck disable=SC2046,SC2086 # split into options and numbers
   step peers "peers-$1-$px-$round" "$needs" "\"round\":$round" "$python" "$here/full_size/gpu_reference.py" \
     --model "$weights" --imgsz "$px" --mode "$mode" --dtype "$dtype" --device "$peer_device" --classes $counts \
-    --chunk $chunk --runs "$runs" --seconds "$seconds" --image "$picture" $(compare)
+    --chunk $chunk --runs "$runs" --seconds "$seconds" --image "$image" $(compare)
 }
 
 # The memory trackers of SAM 3 and SAM 3.1 at the released size, for one object and for sixteen; their memories stay on the device.

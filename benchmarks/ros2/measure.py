@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from PIL import Image as Picture
+from PIL import Image as PilImage
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "integrations" / "ros2" / "tests"))
@@ -42,14 +42,14 @@ def node(name: str, arguments: argparse.Namespace) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, script, arguments.model, str(arguments.threads), *CLASSES])
 
 
-def measure(name: str, picture: np.ndarray, arguments: argparse.Namespace) -> dict[str, object]:
+def measure(name: str, image: np.ndarray, arguments: argparse.Namespace) -> dict[str, object]:
     peer = Peer()
     running = node(name, arguments)
     try:
-        peer.detect(picture, tries=60)
+        peer.detect(image, tries=60)
         times, found = [], []
         for number in range(WARM_UP + arguments.frames):
-            sent = peer.send(picture)
+            sent = peer.send(image)
             while got := peer.receive(5):
                 stamp = got[0].header.stamp
                 if (stamp.sec, stamp.nanosec) == sent:
@@ -82,18 +82,18 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    rgb = np.asarray(Picture.open(arguments.scene).convert("RGB"))[:480, :640]
-    picture = np.ascontiguousarray(rgb[..., ::-1])
+    rgb = np.asarray(PilImage.open(arguments.scene).convert("RGB"))[:480, :640]
+    image = np.ascontiguousarray(rgb[..., ::-1])
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True).strip()
     machine = {
         "commit": commit, "date": time.strftime("%Y-%m-%d"), "python": platform.python_version(),
         "versions": {name: importlib.metadata.version(name) for name in VERSIONS},
-        "width": picture.shape[1], "height": picture.shape[0], "threads": arguments.threads, "classes": len(CLASSES),
+        "width": image.shape[1], "height": image.shape[0], "threads": arguments.threads, "classes": len(CLASSES),
     }  # fmt: skip
     for round_ in range(arguments.rounds):
         for name in ["ocelli", "python"]:
             load = os.getloadavg()[0]
-            line = {"round": round_, **measure(name, picture, arguments), "load": round(load, 1), **machine}
+            line = {"round": round_, **measure(name, image, arguments), "load": round(load, 1), **machine}
             print(json.dumps(line), flush=True)
 
 

@@ -22,7 +22,7 @@ from cyclonedds.pub import DataWriter
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 from cyclonedds.util import duration
-from PIL import Image as Picture
+from PIL import Image as PilImage
 from tokenizers import Tokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "integrations" / "ros2" / "tests"))
@@ -60,8 +60,8 @@ class Model:
         height, width, _ = bgr.shape
         preprocess, thresholds = self.manifest["preprocessing"], self.manifest["thresholds"]
         side = self.manifest["imgsz"]
-        picture = Picture.fromarray(bgr[..., ::-1]).resize((side, side), Picture.Resampling.BILINEAR)
-        scaled = np.asarray(picture, np.float32) / 255
+        image = PilImage.fromarray(bgr[..., ::-1]).resize((side, side), PilImage.Resampling.BILINEAR)
+        scaled = np.asarray(image, np.float32) / 255
         pixels = (scaled - np.float32(preprocess["mean"])) / np.float32(preprocess["std"])
         features = dict(
             zip(self.outputs, self.backbone.run(None, {"pixel_values": pixels.transpose(2, 0, 1)[None]}), strict=True)

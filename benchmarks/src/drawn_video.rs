@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use ocelli::{
-    Frame, Image, Result, Sink, Source, pipeline::FrameOutcome, sink::Pictures, source::SourceInfo,
-};
+use ocelli::{Frame, Image, Result, Sink, Source, pipeline::FrameOutcome, sink::Images, source::SourceInfo};
 use ocelli_verify::scenes::{MovingScene, TruthBox};
 
 /// Minimum IoU of a match; the class has to be the same.
@@ -21,9 +19,6 @@ pub struct DrawnVideo {
 
 impl DrawnVideo {
     /// Draws `frames` frames with the pictograms `labels`.
-    ///
-    /// # Errors
-    /// As [`MovingScene::new`].
     pub fn new(labels: &[&str], (width, height): (u32, u32), frames: u64, frame_rate: f64) -> Result<Self> {
         let scene = MovingScene::new(1, labels, width, height, frames, frame_rate)?;
         let images = (0..frames).map(|index| scene.image(index)).collect();
@@ -57,8 +52,8 @@ impl DrawnVideo {
 pub struct Discard;
 
 impl Sink for Discard {
-    fn pictures(&self) -> Pictures {
-        Pictures::ANNOTATED
+    fn images(&self) -> Images {
+        Images::ANNOTATED
     }
 
     fn write(&mut self, _: &FrameOutcome) -> Result<()> {

@@ -64,9 +64,6 @@ pub struct ImageHalf {
 
 impl ImageHalf {
     /// Loads the backbone.
-    ///
-    /// # Errors
-    /// As [`Model::load_graph`].
     pub fn load(model: &Model, factory: &EngineFactory) -> anyhow::Result<Self> {
         let load = |name| model.load_graph(factory, name);
         let engines: Vec<Box<dyn Engine>> =
@@ -137,9 +134,6 @@ pub struct PromptHalf {
 
 impl PromptHalf {
     /// Loads the encoder-decoder.
-    ///
-    /// # Errors
-    /// As [`Model::load_graph`].
     pub fn load(model: &Model, factory: &EngineFactory) -> anyhow::Result<Self> {
         let engine = model.load_graph(factory, file::ENCODER_DECODER)?;
         let (logits, boxes, presence) = (Tensor::empty(), Tensor::empty(), Tensor::empty());

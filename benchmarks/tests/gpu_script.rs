@@ -195,7 +195,7 @@ fn packed_files_are_unpacked() {
         "lib/libnamed.so",
         "model/small/model.safetensors",
         "model/tokenizer.json",
-        "model/picture.png",
+        "model/image.png",
         "benchmarks/gpu.sh",
         "benchmarks/gpu/run.sh",
         "benchmarks/full_size/gpu_reference.py",

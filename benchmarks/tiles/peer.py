@@ -1,11 +1,11 @@
-"""sahi with Ocelli's graphs on ONNX Runtime: `bench tiles --peer PYTHON` runs it on the pictures that Ocelli searched.
+"""sahi with Ocelli's graphs on ONNX Runtime: `bench tiles --peer PYTHON` runs it on the images that Ocelli searched.
 
-    peer.py GRAPHS WORK THREADS WIDTH HEIGHT PICTURE...
+    peer.py GRAPHS WORK THREADS WIDTH HEIGHT IMAGE...
 
-The last line of stdout is JSON: detections (picture, class, x1, y1, x2, y2, score), seconds for each picture, and the peak memory
-of this process. Slices have WIDTH × HEIGHT pixels and overlap by a fifth; 0 × 0 searches whole pictures. Merging is sahi's
+The last line of stdout is JSON: detections (image, class, x1, y1, x2, y2, score), seconds for each image, and the peak memory
+of this process. Slices have WIDTH × HEIGHT pixels and overlap by a fifth; 0 × 0 searches whole images. Merging is sahi's
 default: greedy non-maximum merging by the intersection over the smaller box, from 0.5 on, within each class, with a prediction of the whole
-picture as well. The resize is PIL's bilinear one with antialiasing, as in Ocelli.
+image as well. The resize is PIL's bilinear one with antialiasing, as in Ocelli.
 """
 
 import json
@@ -21,7 +21,7 @@ from sahi.models.base import DetectionModel
 from sahi.predict import get_prediction, get_sliced_prediction
 from sahi.prediction import ObjectPrediction
 
-graphs, work, threads, width, height, *pictures = sys.argv[1:]
+graphs, work, threads, width, height, *images = sys.argv[1:]
 LEAST_SCORE, NMS, CHUNK = 0.1, 0.7, 4
 Image.MAX_IMAGE_PIXELS = None
 
@@ -108,8 +108,8 @@ class Graphs(DetectionModel):
 
 model = Graphs(confidence_threshold=LEAST_SCORE, device="cpu")
 detections, seconds = [], []
-for number, picture in enumerate(pictures):
-    pixels = np.asarray(Image.open(picture).convert("RGB"))
+for number, image in enumerate(images):
+    pixels = np.asarray(Image.open(image).convert("RGB"))
     start = time.perf_counter()
     if int(width) == 0:
         result = get_prediction(pixels, model)

@@ -20,7 +20,7 @@ if [ -z "$OCELLI" ]; then
   cargo build -p ocelli-cli --no-default-features
   OCELLI=$target/debug/ocelli
 fi
-picture=$root/demos/scenes/park.png
+image=$root/demos/scenes/park.png
 names=dog,tree,bicycle,person
 rm -rf "$work"
 mkdir -p "$work"
@@ -55,19 +55,19 @@ build() {
 
 step "C and C++, gcc"
 build gcc g++ gcc
-"$work/test-c-gcc" "$picture" "$names" >"$work/of-c.txt"
+"$work/test-c-gcc" "$image" "$names" >"$work/of-c.txt"
 "$OCELLI" export --quiet --checkpoint "$root/tests/golden/parity/tracker_odd" --output "$work/tracker" --force
-"$work/test-c-gcc" "$picture" "$names" tracker "$work/tracker"
-"$work/test-cpp-gcc" "$picture" "$work/tracker"
-"$work/test-plain-gcc" "$picture" "$work/tracker"
-# The program of docs/embedding.md, in a folder with the picture that it names.
+"$work/test-c-gcc" "$image" "$names" tracker "$work/tracker"
+"$work/test-cpp-gcc" "$image" "$work/tracker"
+"$work/test-plain-gcc" "$image" "$work/tracker"
+# The program of docs/embedding.md, in a folder with the image that it names.
 awk '$0 == "```cpp" {on = 1; next} /^```$/ {if (on) exit} on' "$root/docs/embedding.md" >"$work/guide.cpp"
 g++ -std=c++17 "${warnings[@]}" "$work/guide.cpp" -o "$work/guide" "${link[@]}"
-cp "$picture" "$work/street.jpg"
+cp "$image" "$work/street.jpg"
 (cd "$work" && ./guide | grep -c '^dog ')
 
 step "the detections of the program"
-"$OCELLI" detect --quiet --engine embedded --threads 1 --masks --image "$picture" --classes "$names" --json "$work/of-program.json"
+"$OCELLI" detect --quiet --engine embedded --threads 1 --masks --image "$image" --classes "$names" --json "$work/of-program.json"
 python3 tests/parity.py "$work/of-c.txt" "$work/of-program.json"
 
 step "examples, found by pkg-config"
@@ -77,11 +77,11 @@ read -ra flags <<<"$(pkg-config --cflags --libs ocelli)"
 gcc -std=c99 "${warnings[@]}" examples/detect.c -o "$work/detect-c" "${flags[@]}"
 g++ -std=c++17 "${warnings[@]}" examples/detect.cpp -o "$work/detect-cpp" "${flags[@]}"
 g++ -std=c++17 "${warnings[@]}" examples/robot.cpp -o "$work/robot" "${flags[@]}" -pthread
-"$work/detect-c" "$picture"
-"$work/detect-cpp" "$picture"
+"$work/detect-c" "$image"
+"$work/detect-cpp" "$image"
 if "$work/detect-c" /nowhere.png 2>"$work/error"; then echo "an error was expected"; exit 1; fi
 grep -F "error: " "$work/error" | grep -F /nowhere.png
-"$work/robot" "$picture" 30 | tail -n 3
+"$work/robot" "$image" 30 | tail -n 3
 
 if [ "$quick" = quick ]; then
   step done
@@ -98,31 +98,31 @@ fi
 
 step "C and C++, clang"
 build clang clang++ clang
-"$work/test-c-clang" "$picture" "$names" >"$work/of-clang.txt"
+"$work/test-c-clang" "$image" "$names" >"$work/of-clang.txt"
 diff <(grep -v '^{' "$work/of-c.txt") <(grep -v '^{' "$work/of-clang.txt")
-"$work/test-cpp-clang" "$picture" "$work/tracker"
-"$work/test-plain-clang" "$picture" "$work/tracker"
+"$work/test-cpp-clang" "$image" "$work/tracker"
+"$work/test-plain-clang" "$image" "$work/tracker"
 
 step "AddressSanitizer and UndefinedBehaviorSanitizer"
 build clang clang++ asan -fsanitize=address,undefined -fno-sanitize-recover=all
-"$work/test-c-asan" "$picture" "$names" >/dev/null
-"$work/test-c-asan" "$picture" "$names" tracker "$work/tracker"
-"$work/test-cpp-asan" "$picture" "$work/tracker"
+"$work/test-c-asan" "$image" "$names" >/dev/null
+"$work/test-c-asan" "$image" "$names" tracker "$work/tracker"
+"$work/test-cpp-asan" "$image" "$work/tracker"
 
 step "memory over 1000 frames"
-"$work/test-c-gcc" "$picture" dog 1000 >/dev/null
+"$work/test-c-gcc" "$image" dog 1000 >/dev/null
 
 step "valgrind, one frame"
 # It computes fused multiply-adds in software: a frame takes minutes.
 valgrind --quiet --error-exitcode=9 --leak-check=full --show-leak-kinds=definite,indirect \
-  --errors-for-leak-kinds=definite,indirect "$work/test-c-gcc" "$picture" dog one-frame
+  --errors-for-leak-kinds=definite,indirect "$work/test-c-gcc" "$image" dog one-frame
 
 step "examples, found by CMake"
 cmake -S examples -B "$work/cmake" -DCMAKE_PREFIX_PATH="$work/usr" -DCMAKE_BUILD_TYPE=Release >/dev/null
 cmake --build "$work/cmake" >/dev/null
-env -u LD_LIBRARY_PATH "$work/cmake/detect-c" "$picture"
-env -u LD_LIBRARY_PATH "$work/cmake/detect-cpp" "$picture"
-env -u LD_LIBRARY_PATH "$work/cmake/robot" "$picture" 30 | tail -n 1
+env -u LD_LIBRARY_PATH "$work/cmake/detect-c" "$image"
+env -u LD_LIBRARY_PATH "$work/cmake/detect-cpp" "$image"
+env -u LD_LIBRARY_PATH "$work/cmake/robot" "$image" 30 | tail -n 1
 
 step "an installation for a package"
 DESTDIR=$work/package bash install.sh "$OCELLI_C_LIBRARY" /usr

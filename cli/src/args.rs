@@ -303,17 +303,11 @@ fn parse_screening(text: &str) -> std::result::Result<Screening, String> {
 
 impl DetectorArgs {
     /// The options on each device that `--engine` names.
-    ///
-    /// # Errors
-    /// As [`options`](Self::options) and [`DetectorOptions::for_devices`].
     pub fn devices(&self) -> Result<Vec<DetectorOptions>> {
         self.options_on(EngineKind::Auto)?.for_devices(&self.model.engine)
     }
 
     /// The options on one device.
-    ///
-    /// # Errors
-    /// As [`ModelArgs::options`] and [`DetectorOptions::check`].
     pub fn options(&self) -> Result<DetectorOptions> {
         self.options_on(self.model.engine.parse()?)
     }
@@ -340,9 +334,6 @@ impl DetectorArgs {
 }
 
 /// Builds a detector with these options, unless Ctrl-C is pressed.
-///
-/// # Errors
-/// As [`ocelli_verify::tensorrt::detector`].
 pub fn detector(options: DetectorOptions) -> Result<DetectorBuilder> {
     Ok(ocelli_verify::tensorrt::detector(options, "--engine")?.with_cancellation(cancel_on_interrupt()))
 }

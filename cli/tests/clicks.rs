@@ -8,13 +8,13 @@ use crate::run::{Place, refusal};
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 const SIZE: [u32; 2] = [480, 270];
 
-/// A place with a model that has a tracker, and a picture.
+/// A place with a model that has a tracker, and an image.
 fn place() -> Place {
     let place = Place::new();
     copy(&place, "tracker", "model");
     let pixel = |x: u32, y: u32| image::Rgb([(x % 251) as u8, (y * 3 % 256) as u8, ((x * y) % 241) as u8]);
-    let picture = image::RgbImage::from_fn(SIZE[0], SIZE[1], pixel);
-    picture.save(place.path("scene.png")).expect("the temporary folder can be written to");
+    let image = image::RgbImage::from_fn(SIZE[0], SIZE[1], pixel);
+    image.save(place.path("scene.png")).expect("the temporary folder can be written to");
     place
 }
 
@@ -81,7 +81,7 @@ fn what_cannot_be_clicked_is_refused() {
         (
             clicked("--point|480,10"),
             2,
-            &["scene.png", "object \"object\"", "point 480,10 is outside the picture of 480 × 270"],
+            &["scene.png", "object \"object\"", "point 480,10 is outside the image of 480 × 270"],
         ),
         (clicked("--point|-1,10@dog"), 2, &["object \"dog\"", "point -1,10 is outside"]),
         (
@@ -89,13 +89,13 @@ fn what_cannot_be_clicked_is_refused() {
             2,
             &["nothing shows where it is", "add a positive point, a box or a mask"],
         ),
-        (clicked("--box-prompt|500,10,600,20"), 2, &["box 500,10,600,20 has no pixel of the picture"]),
+        (clicked("--box-prompt|500,10,600,20"), 2, &["box 500,10,600,20 has no pixel of the image"]),
         (clicked("--box-prompt|20,10,10,20"), 2, &["the box has no area"]),
         (clicked("--point|10"), 2, &["--point", "expected x,y in pixels"]),
         (
             clicked("--mask-prompt|small.png"),
             2,
-            &["48 × 27 pixels: expected those of the picture of 480 × 270"],
+            &["48 × 27 pixels: expected those of the image of 480 × 270"],
         ),
         (clicked("--mask-prompt|black.png"), 2, &["the mask prompt is empty"]),
         (clicked("--mask-prompt|none.png@dog"), 1, &["--mask-prompt", "none.png"]),

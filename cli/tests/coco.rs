@@ -13,7 +13,7 @@ fn place(images: u64) -> Place {
     data_set(&place, images);
     place.folder("coco/annotations");
     let at = |name: &str| place.path(name);
-    std::fs::rename(at("pictures"), at("coco/val2017")).expect("it was written");
+    std::fs::rename(at("images"), at("coco/val2017")).expect("it was written");
     std::fs::rename(at("annotations.json"), at("coco/annotations/instances_val2017.json"))
         .expect("it was written");
     place

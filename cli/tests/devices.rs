@@ -1,29 +1,29 @@
 //! `--engine` with several devices: two instances on the CPU give what one gives, byte for byte.
 
-use crate::label::data_set::{IMGSZ, differences, journal_lines, pictures};
+use crate::label::data_set::{IMGSZ, differences, journal_lines, write_images};
 use crate::run::{Place, refusal};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 const TWO: &str = "embedded,embedded";
 
-/// The arguments of a run that labels `pictures`.
+/// The arguments of a run that labels `images`.
 fn label<'a>(output: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let whole = ["label", "--model", "built-in", "--imgsz", IMGSZ, "--images", "pictures", "-o", output];
+    let whole = ["label", "--model", "built-in", "--imgsz", IMGSZ, "--images", "images", "-o", output];
     [&whole[..], &["--classes", "bowl,boat,dog"], more].concat()
 }
 
 #[test]
 fn data_sets_are_those_of_one_device() {
     let place = Place::new();
-    pictures(&place, "pictures", 9);
-    place.write("pictures/000-bad.jpg", "hello");
+    write_images(&place, "images", 9);
+    place.write("images/000-bad.jpg", "hello");
     for (engine, set) in [("embedded", "one"), (TWO, "two")] {
         place.succeed(OCELLI, &label(set, &["--format", "yolo,coco", "--review", "4", "--engine", engine]));
     }
     assert_eq!(differences(&place.path("two"), &place.path("one")), [""; 0]);
     assert_eq!(journal_lines(&place.path("two")), 11, "10 images and the first line");
-    // The tiles of a picture stay on its device.
-    pictures(&place, "few", 2);
+    // The tiles of an image stay on its device.
+    write_images(&place, "few", 2);
     for (engine, set) in [("embedded", "tiles"), (TWO, "two-tiles")] {
         let few = ["label", "--model", "built-in", "--images", "few", "--classes", "house", "-o", set];
         let more = ["--imgsz", IMGSZ, "--tile", "128", "--engine", engine];
@@ -60,7 +60,7 @@ fn data_sets_are_those_of_one_device() {
 #[cfg(unix)]
 fn ctrl_c_ends_a_run_which_continues_from_there() {
     let place = Place::new();
-    pictures(&place, "pictures", 24);
+    write_images(&place, "images", 24);
     place.succeed(OCELLI, &label("whole", &["--engine", TWO]));
     let is_time = || journal_lines(&place.path("stopped")) >= 4;
     let ended =
@@ -99,10 +99,10 @@ fn tracks_and_detections_are_those_of_one_device() {
 #[test]
 fn what_runs_on_one_device_is_refused() {
     let place = Place::new().without_gpu();
-    pictures(&place, "pictures", 1);
-    let label = |more: &str| format!("label|--model|built-in|--images|pictures|--classes|dog|-o|set|{more}");
+    write_images(&place, "images", 1);
+    let label = |more: &str| format!("label|--model|built-in|--images|images|--classes|dog|-o|set|{more}");
     let video = |more: &str| format!("video|--classes|dog|--max-frames|3|--jsonl|lines.jsonl|{more}");
-    let detect = "detect|--image|pictures|--classes|dog|--json|out.json";
+    let detect = "detect|--image|images|--classes|dog|--json|out.json";
     let cases = [
         (
             label("--engine|embedded,onnxruntime"),

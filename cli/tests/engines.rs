@@ -53,10 +53,10 @@ fn onnx_runtime_leaves_nothing_in_the_home() {
     let place = Place::with_libraries();
     place.folder("home");
     let library = ocelli::engines::onnxruntime::LIBRARY.find(None).expect("`make setup` was run").path;
-    let picture = format!("{SCENES}/park.png");
+    let image = format!("{SCENES}/park.png");
     let home = place.path("home");
     for engine in ["onnxruntime", "auto"] {
-        let arguments = ["detect", "--engine", engine, "--image", &picture, "--classes", "dog"];
+        let arguments = ["detect", "--engine", engine, "--image", &image, "--classes", "dog"];
         let found = outcome(
             place
                 .command(OCELLI, &arguments)

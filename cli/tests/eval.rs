@@ -38,7 +38,7 @@ pub fn data_set(place: &Place, count: u64) {
     let generator = SceneGenerator::new(5, options).expect("labels of the vocabulary");
     let names = ["cat", "dog", "car", "banana"];
     let (mut images, mut annotations) = (Vec::new(), Vec::new());
-    place.folder("pictures/some");
+    place.folder("images/some");
     for number in 0..count {
         let scene = generator.scene(number);
         let file = format!("some/{number}.png");
@@ -47,7 +47,7 @@ pub fn data_set(place: &Place, count: u64) {
             .image
             .clone()
             .into_rgb_image()
-            .save(place.path("pictures").join(&file))
+            .save(place.path("images").join(&file))
             .expect("the folder exists");
         images.push(json!({"id": id, "file_name": file, "width": width, "height": height}));
         for object in &scene.objects {
@@ -64,7 +64,7 @@ pub fn data_set(place: &Place, count: u64) {
     place.write("annotations.json", document.to_string());
 }
 
-const DATA_SET: [&str; 4] = ["--images", "pictures", "--annotations", "annotations.json"];
+const DATA_SET: [&str; 4] = ["--images", "images", "--annotations", "annotations.json"];
 
 #[test]
 fn the_built_in_model_on_drawn_scenes() {
@@ -199,7 +199,7 @@ fn masks_of_annotated_boxes() {
     for object in list("annotations") {
         let images = list("images");
         let image = images.iter().find(|image| image["id"] == object["image_id"]).expect("it is listed");
-        let file = format!("pictures/{}", image["file_name"].as_str().expect("a name"));
+        let file = format!("images/{}", image["file_name"].as_str().expect("a name"));
         let [x, y, w, h] = [0, 1, 2, 3].map(|edge| object["bbox"][edge].as_f64().expect("a number"));
         let bbox = format!("{x},{y},{},{}", x + w, y + h);
         let detect = ["detect", "--image", &file, "--box-prompt", &bbox, "--json", "found.json"];
@@ -207,7 +207,7 @@ fn masks_of_annotated_boxes() {
         let mask = |value: &Value| serde_json::from_value::<ocelli::Mask>(value.clone()).expect("a mask");
         let found = &place.json("found.json")["images"][0]["detections"][0]["mask"];
         without += u32::from(found.is_null());
-        let iou = |found| mask(&object["segmentation"]).iou(&mask(found)).expect("masks of one picture");
+        let iou = |found| mask(&object["segmentation"]).iou(&mask(found)).expect("masks of one image");
         ious.push(if found.is_null() { 0.0 } else { iou(found) });
     }
     let mean = ious.iter().sum::<f64>() / ious.len() as f64;
@@ -223,13 +223,13 @@ fn images_that_cannot_be_read_are_listed_and_the_others_count() {
     data_set(&place, 5);
     let missing = evaluate_missing(&place);
     assert!(
-        missing.contains("5 of 5 images do not exist") && missing.contains("they are in pictures (--images)"),
+        missing.contains("5 of 5 images do not exist") && missing.contains("they are in images (--images)"),
         "{missing}"
     );
-    std::fs::remove_file(place.path("pictures/some/1.png")).expect("it was written");
-    place.write("pictures/some/2.png", "hello");
+    std::fs::remove_file(place.path("images/some/1.png")).expect("it was written");
+    place.write("images/some/2.png", "hello");
     let turned = ocelli::Image::from_rgb8(20, 30, vec![0; 1800]).expect("the length fits").into_rgb_image();
-    turned.save(place.path("pictures/some/3.png")).expect("the folder exists");
+    turned.save(place.path("images/some/3.png")).expect("the folder exists");
     let outcome = place.run(OCELLI, &[&["eval", "--json", "x.json"], &DATA_SET[..]].concat());
     assert_eq!(outcome.status, Some(1), "{outcome:?}");
     let errors: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
@@ -294,13 +294,13 @@ fn invalid_arguments_are_refused() {
     );
     place.write("boxes.json", r#"[{"image_id": 10, "category_id": 7, "bbox": [0, 0, 1, 1], "score": 0.5}]"#);
     let set = "eval|--annotations|annotations.json|";
-    let pictures = format!("{set}--images|pictures|");
+    let images = format!("{set}--images|images|");
     let rows: Vec<(String, i32, &[&str])> = vec![
         ("eval".into(), 2, &["--annotations", "--scenes"]),
         (set.trim_end_matches('|').into(), 2, &["no images", "results file", "--images"]),
         ("eval|--scenes|0".into(), 2, &["--scenes is 0: expected at least 1"]),
         ("eval|--scenes|many".into(), 2, &["--scenes", "many"]),
-        ("eval|--images|pictures".into(), 2, &["--annotations"]),
+        ("eval|--images|images".into(), 2, &["--annotations"]),
         ("eval|--scenes|3|--annotations|annotations.json".into(), 2, &["--scenes", "--annotations"]),
         ("eval|--annotations|none.json|--predictions|boxes.json".into(), 1, &["none.json"]),
         ("eval|--annotations|broken.json|--predictions|boxes.json".into(), 1, &["broken.json", "line 1"]),
@@ -317,22 +317,22 @@ fn invalid_arguments_are_refused() {
         (format!("{set}--predictions|category.json"), 1, &["category.json", "entry 1", "no category 8"]),
         (format!("{set}--predictions|boxes.json|--masks"), 1, &["without a mask"]),
         (format!("{set}--predictions|boxes.json|--exemplars-from-truth"), 2, &["--exemplars-from-truth"]),
-        (format!("{pictures}--classes|wombat"), 2, &["wombat", "no such category", "cat, dog, car, banana"]),
-        (format!("{pictures}--classes|a=wombat"), 2, &["wombat", "no such category"]),
-        (format!("{pictures}--protocol|coco"), 2, &["coco", "practical", "dart"]),
-        (format!("{pictures}--protocol|box-to-mask"), 1, &["the built-in model", "no tracker"]),
+        (format!("{images}--classes|wombat"), 2, &["wombat", "no such category", "cat, dog, car, banana"]),
+        (format!("{images}--classes|a=wombat"), 2, &["wombat", "no such category"]),
+        (format!("{images}--protocol|coco"), 2, &["coco", "practical", "dart"]),
+        (format!("{images}--protocol|box-to-mask"), 1, &["the built-in model", "no tracker"]),
         (
             format!("{set}--predictions|boxes.json|--protocol|box-to-mask"),
             2,
             &["--protocol box-to-mask detects nothing: remove --predictions"],
         ),
-        (format!("{pictures}--confidence|7"), 2, &["--confidence", "0 to 1"]),
-        (format!("{pictures}--model|nowhere"), 2, &["nowhere", "no such folder"]),
-        (format!("{pictures}--model|empty"), 2, &["empty", "model.json"]),
-        (format!("{pictures}--compare|built-in"), 2, &["--compare", "2"]),
-        (format!("{pictures}--compare|built-in|nowhere"), 2, &["nowhere", "no such folder"]),
-        (format!("{pictures}--json|empty"), 1, &["--json", "empty", "folder"]),
-        (format!("{pictures}--save-predictions|none/x.json"), 1, &["--save-predictions", "none"]),
+        (format!("{images}--confidence|7"), 2, &["--confidence", "0 to 1"]),
+        (format!("{images}--model|nowhere"), 2, &["nowhere", "no such folder"]),
+        (format!("{images}--model|empty"), 2, &["empty", "model.json"]),
+        (format!("{images}--compare|built-in"), 2, &["--compare", "2"]),
+        (format!("{images}--compare|built-in|nowhere"), 2, &["nowhere", "no such folder"]),
+        (format!("{images}--json|empty"), 1, &["--json", "empty", "folder"]),
+        (format!("{images}--save-predictions|none/x.json"), 1, &["--save-predictions", "none"]),
     ];
     // Fills the cache of the built-in model, so that no row adds to it.
     evaluate(&place, &[&DATA_SET[..], &["--classes", "dog"]].concat());

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use crate::run::Place;
-use crate::tiles::write_picture;
+use crate::tiles::write_image;
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 
 #[test]
 fn folders_include_subfolders_and_all_outputs_of_an_image_have_one_name() {
     let place = Place::new();
-    write_picture(&place, "photos/A/i.png", 0);
-    write_picture(&place, "photos/B/i.png", 1);
+    write_image(&place, "photos/A/i.png", 0);
+    write_image(&place, "photos/B/i.png", 1);
     place.write("photos/B/i.mpo", std::fs::read(place.path("photos/A/i.png")).expect("it was written"));
     place.write("photos/raw.dng", "II*\0 and so on");
     let all = "detect --image photos --classes dog pizza tree --confidence 0.05 -o drawn --save-txt labels \
@@ -30,7 +30,7 @@ fn folders_include_subfolders_and_all_outputs_of_an_image_have_one_name() {
     };
     assert_eq!(names("drawn"), ["i.png", "i-2.png", "i-3.png"].map(str::to_owned).into());
     assert_eq!(names("labels"), ["i.txt", "i-2.txt", "i-3.txt"].map(str::to_owned).into());
-    // The same picture twice, under two names.
+    // The same image twice, under two names.
     let read = |name: &str| std::fs::read(place.path(name)).expect("it was written");
     assert_eq!((read("labels/i.txt"), read("drawn/i.png")), (read("labels/i-2.txt"), read("drawn/i-2.png")));
     assert_ne!(read("labels/i.txt"), read("labels/i-3.txt"));
@@ -43,7 +43,7 @@ fn a_pipe_in_a_folder_is_left_out_and_a_named_one_is_read_until_it_is_stopped() 
     use std::os::unix::fs::OpenOptionsExt;
 
     let place = Place::new();
-    write_picture(&place, "photos/a.png", 0);
+    write_image(&place, "photos/a.png", 0);
     let pipe = place.path("photos/b.png");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().is_ok_and(|made| made.success()));
     let detect = |image: &str, json: &str| {

@@ -16,14 +16,14 @@ use ocelli::Mask;
 use serde_json::Value;
 
 use crate::run::{Place, refusal};
-use data_set::{CLASSES, IMGSZ, differences, pictures, tree};
+use data_set::{CLASSES, IMGSZ, differences, tree, write_images};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 
-/// The arguments of a run from `pictures` to `output`, followed by others.
+/// The arguments of a run from `images` to `output`, followed by others.
 fn arguments<'a>(output: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let whole =
-        ["label", "--model", "built-in", "--imgsz", IMGSZ, "--images", "pictures", "--classes", CLASSES];
+        ["label", "--model", "built-in", "--imgsz", IMGSZ, "--images", "images", "--classes", CLASSES];
     let whole = [&whole[..], &["-o", output]].concat();
     [&whole[..], more].concat()
 }
@@ -49,7 +49,7 @@ const ALL_FORMATS: [&str; 2] = ["--format", "yolo,yolo-seg,coco"];
 #[test]
 fn all_formats_have_the_same_instances() {
     let place = Place::new();
-    pictures(&place, "pictures", 12);
+    write_images(&place, "images", 12);
     place.succeed(OCELLI, &arguments("set", &ALL_FORMATS));
     let coco = place.json("set/annotations.json");
     let list = |key: &str| coco[key].as_array().cloned().unwrap_or_default();
@@ -95,7 +95,7 @@ fn all_formats_have_the_same_instances() {
         }
         // Hard links: COCO's loaders refuse symbolic ones that leave the data set.
         let link = place.path(&format!("set/images/{name}")).symlink_metadata().expect("it is there");
-        let source = place.path("pictures").join(name.split_once('/').expect("a split").1);
+        let source = place.path("images").join(name.split_once('/').expect("a split").1);
         assert!(link.is_file() && is_same_file(&link, &source), "{name}");
         let (width, height) =
             (image["width"].as_f64().unwrap_or(0.0), image["height"].as_f64().unwrap_or(0.0));
@@ -125,7 +125,7 @@ fn all_formats_have_the_same_instances() {
 #[test]
 fn options_of_formats_and_images() {
     let place = Place::new();
-    pictures(&place, "pictures", 4);
+    write_images(&place, "images", 4);
     place.succeed(OCELLI, &arguments("boxes", &["--format", "coco", "--no-masks"]));
     let coco = place.json("boxes/annotations.json");
     assert_eq!(coco["images"][0]["file_name"], "000.png");
@@ -143,7 +143,7 @@ fn options_of_formats_and_images() {
     let name = coco["images"][0]["file_name"].as_str().expect("it has a name");
     let copy = place.path(&format!("polygons/images/{name}"));
     assert!(copy.symlink_metadata().is_ok_and(|meta| meta.is_file()));
-    assert_eq!(place.read(&format!("polygons/images/{name}")), place.read("pictures/000.png"));
+    assert_eq!(place.read(&format!("polygons/images/{name}")), place.read("images/000.png"));
     // With one YOLO format, the folder of the other does not exist.
     assert!(place.path("polygons/labels/train").is_dir() && !place.path("polygons/segments").exists());
 
@@ -160,8 +160,8 @@ fn options_of_formats_and_images() {
 #[test]
 fn inputs_of_every_kind() {
     let place = Place::new();
-    pictures(&place, "x/images", 6);
-    pictures(&place, "y", 3);
+    write_images(&place, "x/images", 6);
+    write_images(&place, "y", 3);
     let scene = place.read("y/000.png");
     // Names that differ in their extension only, and a format that trainers do not read.
     let decoded = image::load_from_memory(&scene).expect("it is an image");
@@ -231,7 +231,7 @@ fn inputs_of_every_kind() {
 #[test]
 fn class_maps_define_the_classes() {
     let place = Place::new();
-    pictures(&place, "pictures", 8);
+    write_images(&place, "images", 8);
     let shown = place.succeed(
         OCELLI,
         &[
@@ -241,7 +241,7 @@ fn class_maps_define_the_classes() {
             "--imgsz",
             IMGSZ,
             "--images",
-            "pictures",
+            "images",
             "--classes",
             "boat,bicycle,tv",
             "-o",
@@ -269,7 +269,7 @@ fn class_maps_define_the_classes() {
     place.succeed(
         OCELLI,
         &[
-            "label", "--model", "built-in", "--imgsz", IMGSZ, "--images", "pictures", "--map", "map.yaml",
+            "label", "--model", "built-in", "--imgsz", IMGSZ, "--images", "images", "--map", "map.yaml",
             "-o", "mapped", "--format", "coco",
         ],
     );
@@ -288,11 +288,11 @@ fn class_maps_define_the_classes() {
         .and_then(|images| images.iter().find(|i| i["id"] == first["image_id"]).cloned());
     let name = image.expect("its image is listed")["file_name"].as_str().expect("it has a name").to_owned();
     let [x, y, w, h] = serde_json::from_value::<[f64; 4]>(first["bbox"].clone()).expect("a box");
-    for (output, picture) in
-        [("here", format!("image: {name}")), ("everywhere", format!("file: pictures/{name}"))]
+    for (output, shown_in) in
+        [("here", format!("image: {name}")), ("everywhere", format!("file: images/{name}"))]
     {
         let map = format!(
-            "classes:\n- name: thing\n  phrases: []\n  exemplars:\n  - {picture}\n    box: [{x}, {y}, {}, {}]\n",
+            "classes:\n- name: thing\n  phrases: []\n  exemplars:\n  - {shown_in}\n    box: [{x}, {y}, {}, {}]\n",
             x + w,
             y + h
         );
@@ -304,7 +304,7 @@ fn class_maps_define_the_classes() {
             "--imgsz",
             IMGSZ,
             "--images",
-            "pictures",
+            "images",
             "--map",
             "example.yaml",
             "--format",
@@ -325,11 +325,11 @@ fn class_maps_define_the_classes() {
 #[test]
 fn review_pages() {
     let place = Place::new();
-    pictures(&place, "pictures", 30);
+    write_images(&place, "images", 30);
     place.succeed(OCELLI, &arguments("set", &["--review", "30", "--review-below", "0.7"]));
     let list = String::from_utf8(place.read("set/review/low_confidence.csv")).expect("it is text");
     let mut lines = list.lines();
-    assert_eq!(lines.next(), Some("picture,file,least_score,things,page,row,column"));
+    assert_eq!(lines.next(), Some("image,file,least_score,instances,page,row,column"));
     let scores: Vec<f64> =
         lines.map(|l| l.split(',').nth(2).and_then(|s| s.parse().ok()).unwrap_or(9.0)).collect();
     assert!(!scores.is_empty() && scores.is_sorted() && scores.iter().all(|score| *score < 0.7), "{list}");
@@ -364,11 +364,11 @@ fn review_pages() {
 #[test]
 fn bad_images_are_listed_and_labelled_again() {
     let place = Place::new();
-    pictures(&place, "pictures", 6);
-    let whole = place.read("pictures/a/000.png");
-    place.write("pictures/a/000.png", &whole[..whole.len() / 2]);
-    place.write("pictures/empty.png", "");
-    place.write("pictures/text, \"quoted\".jpg", "hello");
+    write_images(&place, "images", 6);
+    let whole = place.read("images/a/000.png");
+    place.write("images/a/000.png", &whole[..whole.len() / 2]);
+    place.write("images/empty.png", "");
+    place.write("images/text, \"quoted\".jpg", "hello");
     let failed = place.run(OCELLI, &arguments("set", &[&ALL_FORMATS[..], &["--strict"]].concat()));
     assert_eq!(failed.status, Some(1), "{failed:?}");
     let last = failed.stderr.lines().last().unwrap_or_default();
@@ -384,9 +384,9 @@ fn bad_images_are_listed_and_labelled_again() {
     }
     assert_eq!(place.json("set/annotations.json")["images"].as_array().map(Vec::len), Some(5));
 
-    place.write("pictures/a/000.png", &whole);
-    std::fs::remove_file(place.path("pictures/empty.png")).expect("it exists");
-    std::fs::remove_file(place.path("pictures/text, \"quoted\".jpg")).expect("it exists");
+    place.write("images/a/000.png", &whole);
+    std::fs::remove_file(place.path("images/empty.png")).expect("it exists");
+    std::fs::remove_file(place.path("images/text, \"quoted\".jpg")).expect("it exists");
     let said = place.run(OCELLI, &arguments("set", &ALL_FORMATS));
     assert!(said.status == Some(0) && said.stderr.contains("1 image to label, 5 done before"), "{said:?}");
     place.succeed(OCELLI, &arguments("fresh", &ALL_FORMATS));
@@ -396,14 +396,14 @@ fn bad_images_are_listed_and_labelled_again() {
 #[test]
 fn data_sets_grow_and_keep_corrections() {
     let place = Place::new();
-    pictures(&place, "pictures", 9);
+    write_images(&place, "images", 9);
     place.succeed(OCELLI, &arguments("set", &[]));
     let labels: Vec<_> =
         tree(&place.path("set")).into_keys().filter(|path| path.starts_with("labels")).collect();
     let corrected = format!("set/{}", labels[0].display());
     place.write(&corrected, "0 0.5 0.5 0.1 0.1\n");
-    pictures(&place, "pictures", 15);
-    std::fs::remove_file(place.path("pictures/b c/002.png")).expect("it exists");
+    write_images(&place, "images", 15);
+    std::fs::remove_file(place.path("images/b c/002.png")).expect("it exists");
     place.succeed(OCELLI, &arguments("set", &[]));
     assert_eq!(place.read(&corrected), b"0 0.5 0.5 0.1 0.1\n");
     place.succeed(OCELLI, &arguments("fresh", &[]));
@@ -419,7 +419,7 @@ fn data_sets_grow_and_keep_corrections() {
 #[test]
 fn corrections_are_discarded_only_on_request() {
     let place = Place::new();
-    pictures(&place, "pictures", 6);
+    write_images(&place, "images", 6);
     place.succeed(OCELLI, &arguments("set", &ALL_FORMATS));
     let labels: Vec<_> =
         tree(&place.path("set")).into_keys().filter(|path| path.starts_with("labels")).collect();
@@ -430,18 +430,8 @@ fn corrections_are_discarded_only_on_request() {
     // Other formats in these folders, and other classes.
     let refused = place.run(OCELLI, &arguments("set", &["--format", "yolo-seg"]));
     refused.is_refusal(1, &[&emptied, &removed, "--discard-corrections"]).unwrap_or_else(|e| panic!("{e}"));
-    let others = [
-        "label",
-        "--model",
-        "built-in",
-        "--images",
-        "pictures",
-        "--classes",
-        "dog",
-        "-o",
-        "set",
-        "--restart",
-    ];
+    let others =
+        ["label", "--model", "built-in", "--images", "images", "--classes", "dog", "-o", "set", "--restart"];
     let refused = place.run(OCELLI, &others);
     refused.is_refusal(1, &[&emptied, &removed, "--discard-corrections"]).unwrap_or_else(|e| panic!("{e}"));
     assert!(tree(&place.path("set")) == before, "a refused run changed the data set");
@@ -468,9 +458,9 @@ fn corrections_are_discarded_only_on_request() {
 fn a_name_that_is_not_utf8_is_reported_and_skipped() {
     use std::os::unix::ffi::OsStrExt;
     let place = Place::new();
-    pictures(&place, "pictures", 3);
-    let name = std::ffi::OsStr::from_bytes(b"pictures/caf\xe9.png");
-    std::fs::copy(place.path("pictures/000.png"), place.path("").join(name)).expect("it can be written");
+    write_images(&place, "images", 3);
+    let name = std::ffi::OsStr::from_bytes(b"images/caf\xe9.png");
+    std::fs::copy(place.path("images/000.png"), place.path("").join(name)).expect("it can be written");
     for _ in 0..2 {
         let ended = place.run(OCELLI, &arguments("set", &[]));
         assert!(ended.status == Some(0) && ended.stderr.contains("1 of 4 images failed"), "{ended:?}");
@@ -479,11 +469,11 @@ fn a_name_that_is_not_utf8_is_reported_and_skipped() {
     }
     let folder = place.path("").join(std::ffi::OsStr::from_bytes(b"f\xe9"));
     std::fs::create_dir(&folder).expect("it can be created");
-    std::fs::copy(place.path("pictures/000.png"), folder.join("logo.png")).expect("it can be written");
+    std::fs::copy(place.path("images/000.png"), folder.join("logo.png")).expect("it can be written");
     let map = "classes: {logo: {phrases: [], exemplars: [{file: logo.png, box: [1, 2, 30, 40]}]}}";
     std::fs::write(folder.join("map.yaml"), map).expect("it can be written");
     let mut command = place
-        .command(OCELLI, &["label", "--model", "built-in", "--images", "pictures", "-o", "mapped", "--map"]);
+        .command(OCELLI, &["label", "--model", "built-in", "--images", "images", "-o", "mapped", "--map"]);
     let ended = crate::run::outcome(command.arg(folder.join("map.yaml")));
     ended.is_refusal(2, &["logo.png", "not UTF-8"]).unwrap_or_else(|e| panic!("{e}"));
 }
@@ -491,8 +481,8 @@ fn a_name_that_is_not_utf8_is_reported_and_skipped() {
 #[test]
 fn merged_shards_equal_the_whole_job() {
     let place = Place::new();
-    pictures(&place, "pictures", 12);
-    place.write("pictures/a/bad.jpg", "hello");
+    write_images(&place, "images", 12);
+    place.write("images/a/bad.jpg", "hello");
     let options = ["--format", "yolo,coco", "--review", "4"];
     assert_eq!(place.run(OCELLI, &arguments("whole", &options)).status, Some(0));
     for (shard, output) in [("1/3", "one"), ("2/3", "two"), ("3/3", "three")] {
@@ -511,11 +501,11 @@ fn merged_shards_equal_the_whole_job() {
             refusal("label|merge|one|two|three|-o|one", 2, &["one", "one of the shards"]),
             refusal("label|merge|one|whole|-o|m", 1, &["whole", "not a shard"]),
             refusal("label|merge|one|nowhere|-o|m", 2, &["nowhere", "no such folder"]),
-            refusal("label|merge|one|pictures|-o|m", 2, &["pictures", "no data set"]),
+            refusal("label|merge|one|images|-o|m", 2, &["images", "no data set"]),
             refusal("label|merge|other|two|three|-o|m", 1, &["two", "confidence is 0.3", "other 0.6"]),
             refusal("label|merge|other-files|two|three|-o|m", 1, &["two", "review is 4", "unset"]),
             refusal("label|merge|of-two|two|three|-o|m", 1, &["two", "one of 3 shards", "one of 2"]),
-            refusal("label|merge|one|two|three|-o|pictures", 2, &["pictures", "not empty"]),
+            refusal("label|merge|one|two|three|-o|images", 2, &["images", "not empty"]),
             refusal("label|merge|-o|m", 2, &["<DIR>"]),
             refusal("label|merge|one|two|three", 2, &["--output"]),
         ],
@@ -551,8 +541,8 @@ fn merged_shards_equal_the_whole_job() {
 #[test]
 fn low_memory_changes_nothing() {
     let place = Place::new();
-    pictures(&place, "pictures", 10);
-    place.write("pictures/bad.png", "hello");
+    write_images(&place, "images", 10);
+    place.write("images/bad.png", "hello");
     assert_eq!(
         place.run(OCELLI, &arguments("normal", &[&ALL_FORMATS[..], &["--strict"]].concat())).status,
         Some(1)

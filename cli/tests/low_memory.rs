@@ -9,21 +9,21 @@ use crate::run::Place;
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
 const CLASSES: &str = "cake,house,wine glass,bottle,tv,bicycle";
 
-/// A place with three pictures.
+/// A place with three images.
 fn place() -> Place {
     let place = Place::new();
     let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/scenes");
     for name in ["01.png", "02.png", "03.png"] {
-        place.write(&format!("pictures/{name}"), std::fs::read(scenes.join(name)).expect("it is there"));
+        place.write(&format!("images/{name}"), std::fs::read(scenes.join(name)).expect("it is there"));
     }
     place
 }
 
 #[test]
-fn pictures_have_the_same_detections() {
+fn images_have_the_same_detections() {
     let place = place();
-    place.write("pictures/bad.png", "hello");
-    let whole = ["detect", "--image", "pictures", "--classes", CLASSES, "--masks", "-o"];
+    place.write("images/bad.png", "hello");
+    let whole = ["detect", "--image", "images", "--classes", CLASSES, "--masks", "-o"];
     let detect = |output: &str, more: &[&str]| {
         let json = format!("{output}.json");
         let ended = place.run(OCELLI, &[&whole[..], &[output, "--json", &json], more].concat());
@@ -56,7 +56,7 @@ fn pictures_have_the_same_detections() {
     }
     // One image, with an example in it.
     let example =
-        ["detect", "--image", "pictures/03.png", "--exemplar", "20,20,120,120", "--confidence", "0.05"];
+        ["detect", "--image", "images/03.png", "--exemplar", "20,20,120,120", "--confidence", "0.05"];
     let detect = |more: &[&str]| {
         let text = place.succeed(OCELLI, &[&example[..], &["--json", "-"], more].concat());
         let found: Value = serde_json::from_str(&text).expect("it is JSON");
@@ -68,7 +68,7 @@ fn pictures_have_the_same_detections() {
 #[test]
 fn frames_have_the_same_detections_and_tracks() {
     let place = place();
-    let whole = ["video", "--video", "pictures", "--classes", CLASSES, "--track", "--masks", "--jsonl"];
+    let whole = ["video", "--video", "images", "--classes", CLASSES, "--track", "--masks", "--jsonl"];
     let frames = |file: &str, more: &[&str]| {
         place.succeed(OCELLI, &[&whole[..], &[file], more].concat());
         String::from_utf8(place.read(file)).expect("JSON is text")

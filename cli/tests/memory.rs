@@ -50,13 +50,13 @@ fn list<'v>(value: &'v Value, key: &str) -> &'v Vec<Value> {
 fn objects_keep_their_identity_and_have_masks() {
     let place = place();
     let run = |more: &[&str]| place.succeed(OCELLI, &[&RUN[..], &["--max-frames", "7"], more].concat());
-    let table = run(&["--jsonl", "tracks.jsonl", "-o", "pictures/%06d.png", "--mot", "tracks.txt"]);
+    let table = run(&["--jsonl", "tracks.jsonl", "-o", "images/%06d.png", "--mot", "tracks.txt"]);
     assert!(table.contains("tracks"), "{table}");
     let all = frames(&place, "tracks.jsonl");
     // The tracker of random weights does not follow what the detector finds: after eight frames its objects would be removed.
     let numbers: Vec<u64> = all.iter().filter_map(|frame| frame["frame"].as_u64()).collect();
     assert_eq!(numbers, (0..7).collect::<Vec<_>>());
-    assert!(place.path("pictures/000006.png").is_file());
+    assert!(place.path("images/000006.png").is_file());
 
     let mut ids: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
     for frame in &all {
@@ -123,13 +123,13 @@ fn a_silent_source_does_not_hold_up_the_end() {
 #[test]
 fn several_sources_have_objects_of_their_own() {
     let place = place_with_objects();
-    place.write("sources.txt", "one=pictures\ntwo=pictures\n");
+    place.write("sources.txt", "one=images\ntwo=images\n");
     let start: Vec<&str> = RUN.iter().take_while(|word| **word != "--scene-size").copied().collect();
     let run = |source: [&str; 2]| {
         place.succeed(OCELLI, &[&start[..], &source, &["--memory", "--jsonl", "t.jsonl"]].concat());
         frames(&place, "t.jsonl")
     };
-    let alone = run(["--video", "pictures"]);
+    let alone = run(["--video", "images"]);
     assert!(alone.iter().any(|frame| !list(frame, "tracks").is_empty()), "{alone:?}");
     let both = run(["--sources", "sources.txt"]);
     for name in ["one", "two"] {
@@ -161,14 +161,14 @@ fn objects_are_those_of_one_device() {
     }
 }
 
-/// A folder of six pictures and one of masks, in which objects 1 and 3 are blocks.
+/// A folder of six images and one of masks, in which objects 1 and 3 are blocks.
 fn place_with_objects() -> Place {
     let place = place();
     for number in 0..6u32 {
         let pixel = |x: u32, y: u32| Rgb([(x * 37 % 251) as u8, (y * 3 + number * 20) as u8, (x ^ y) as u8]);
-        place.folder("pictures");
-        let picture = RgbImage::from_fn(96, 72, pixel);
-        picture.save(place.path(&format!("pictures/{number:05}.png"))).expect("it can be written to");
+        place.folder("images");
+        let image = RgbImage::from_fn(96, 72, pixel);
+        image.save(place.path(&format!("images/{number:05}.png"))).expect("it can be written to");
     }
     place.folder("masks");
     let block = |x: u32, y: u32| match (x, y) {
@@ -183,7 +183,7 @@ fn place_with_objects() -> Place {
     place
 }
 
-const OBJECTS: [&str; 7] = ["video", "--model", "model", "--video", "pictures", "--memory", "--fps=10"];
+const OBJECTS: [&str; 7] = ["video", "--model", "model", "--video", "images", "--memory", "--fps=10"];
 
 /// The masks of the tracks of a frame, by id.
 fn masks(frame: &Value) -> BTreeMap<u64, Mask> {
@@ -250,8 +250,8 @@ fn every_output_has_the_same_masks() {
     }
 
     // Masks are drawn in the colours of the objects.
-    let source = image::open(place.path("pictures/00000.png")).expect("a picture").to_rgb8();
-    let drawn = image::open(place.path("drawn/000000.png")).expect("a picture").to_rgb8();
+    let source = image::open(place.path("images/00000.png")).expect("an image").to_rgb8();
+    let drawn = image::open(place.path("drawn/000000.png")).expect("an image").to_rgb8();
     let distance =
         |a: [u8; 3], b: [u8; 3]| -> u32 { a.iter().zip(b).map(|(a, b)| u32::from(a.abs_diff(b))).sum() };
     for (id, (x, y)) in [(1, (24, 45)), (3, (72, 44))] {
@@ -377,11 +377,11 @@ fn frames_that_are_not_searched_are_followed_by_memory() {
 #[test]
 fn frames_without_motion_keep_their_objects() {
     let place = place_with_objects();
-    let pictures = [0, 0, 0, 3, 3, 0, 0];
-    for (folder, numbers) in [("gated", &pictures[..]), ("moving", &[0, 3, 0])] {
-        for (number, picture) in numbers.iter().enumerate() {
-            let picture = place.read(&format!("pictures/{picture:05}.png"));
-            place.write(&format!("{folder}/{number}.png"), picture);
+    let images = [0, 0, 0, 3, 3, 0, 0];
+    for (folder, numbers) in [("gated", &images[..]), ("moving", &[0, 3, 0])] {
+        for (number, image) in numbers.iter().enumerate() {
+            let image = place.read(&format!("images/{image:05}.png"));
+            place.write(&format!("{folder}/{number}.png"), image);
         }
     }
     let start: Vec<&str> = RUN.iter().take_while(|word| **word != "--scene-size").copied().collect();
@@ -395,9 +395,9 @@ fn frames_without_motion_keep_their_objects() {
     let ways: [&[&str]; 3] = [&[], &["--no-hotstart"], &["--sequential"]];
     for more in ways {
         let gated = run(&[&["--video", "gated", "--when-moving"][..], more].concat());
-        assert_eq!(gated.len(), pictures.len(), "{more:?}");
+        assert_eq!(gated.len(), images.len(), "{more:?}");
         for (number, (frame, same)) in gated.iter().zip([0, 0, 0, 1, 1, 2, 2]).enumerate() {
-            let is_still = number > 0 && pictures[number] == pictures[number - 1];
+            let is_still = number > 0 && images[number] == images[number - 1];
             assert_eq!(frame.get("detected"), is_still.then_some(&json!(false)), "{more:?}: {frame}");
             let objects = |frame: &Value| [frame["detections"].clone(), frame["tracks"].clone()];
             assert_eq!(objects(frame), objects(&moving[same]), "{more:?}: frame {number}");
@@ -413,9 +413,9 @@ fn frames_without_motion_keep_their_objects() {
 #[test]
 fn what_stands_still_before_a_look_is_found() {
     let place = place_with_objects();
-    for (number, picture) in [0, 3, 3, 3].into_iter().enumerate() {
-        let picture = place.read(&format!("pictures/{picture:05}.png"));
-        place.write(&format!("still/{number}.png"), picture);
+    for (number, image) in [0, 3, 3, 3].into_iter().enumerate() {
+        let image = place.read(&format!("images/{image:05}.png"));
+        place.write(&format!("still/{number}.png"), image);
     }
     let start: Vec<&str> = RUN.iter().take_while(|word| **word != "--scene-size").copied().collect();
     let more = [
@@ -507,7 +507,7 @@ fn objects_that_cannot_be_given_are_refused() {
     let objects = OBJECTS.join("|");
     let case = |more: &str| format!("{objects}|{more}");
     let cases = [
-        ("video|--video|pictures|--points|click.json".to_owned(), 2, vec!["--memory"]),
+        ("video|--video|images|--points|click.json".to_owned(), 2, vec!["--memory"]),
         ("video|--classes|dog|--no-hotstart".to_owned(), 2, vec!["--memory"]),
         ("video|--classes|dog|--max-objects|3".to_owned(), 2, vec!["--memory"]),
         ("video|--classes|dog|--mots|m.txt".to_owned(), 2, vec!["--mots", "add --memory"]),

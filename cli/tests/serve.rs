@@ -150,7 +150,7 @@ fn the_page_the_description_and_the_metrics_are_served() {
     assert_eq!(asked.status, 200, "{}", asked.text());
     let metrics = server.get("/metrics").text();
     for line in [
-        "ocelli_pictures_total 2",
+        "ocelli_images_total 2",
         "ocelli_stage_seconds_count{stage=\"backbone\"} 2",
         "ocelli_requests_total{route=\"/v1/detect\",status=\"200\"} 2",
         "ocelli_queue_depth 0",

@@ -10,12 +10,12 @@ use tiff::encoder::{TiffEncoder, colortype};
 use crate::run::{Place, refusal};
 
 const OCELLI: &str = env!("CARGO_BIN_EXE_ocelli");
-/// The side of the picture, in which the objects are small. Two tiles of 300 pixels fit side by side.
+/// The side of the image, in which the objects are small. Two tiles of 300 pixels fit side by side.
 const SIDE: u32 = 520;
 pub const NAMES: [&str; 3] = ["dog", "pizza", "tree"];
 
-/// The pixels of a picture with objects of 44 to 64 pixels, and how many there are.
-fn picture(number: u64) -> (Vec<u8>, usize) {
+/// The pixels of an image with objects of 44 to 64 pixels, and how many there are.
+fn drawn_image(number: u64) -> (Vec<u8>, usize) {
     let options = SceneOptions {
         width: SIDE,
         height: SIDE,
@@ -29,17 +29,17 @@ fn picture(number: u64) -> (Vec<u8>, usize) {
     (scene.image.into_rgb8(), scene.objects.len())
 }
 
-/// Writes the picture as a PNG file.
-pub fn write_picture(place: &Place, name: &str, number: u64) {
-    let picture = image::RgbImage::from_raw(SIDE, SIDE, picture(number).0).expect("all pixels");
+/// Writes the image as a PNG file.
+pub fn write_image(place: &Place, name: &str, number: u64) {
+    let image = image::RgbImage::from_raw(SIDE, SIDE, drawn_image(number).0).expect("all pixels");
     let mut png = Cursor::new(Vec::new());
-    picture.write_to(&mut png, image::ImageFormat::Png).expect("a vector grows");
+    image.write_to(&mut png, image::ImageFormat::Png).expect("a vector grows");
     place.write(name, png.into_inner());
 }
 
 /// Writes a TIFF file in strips.
 fn write_tiff(place: &Place, name: &str) -> usize {
-    let (pixels, objects) = picture(0);
+    let (pixels, objects) = drawn_image(0);
     let file = File::create(place.path(name)).expect("the temporary folder can be written to");
     let mut encoder = TiffEncoder::new(file).expect("it can be written");
     let mut image = encoder.new_image::<colortype::RGB8>(SIDE, SIDE).expect("a size");
@@ -73,7 +73,7 @@ fn a_tiff_in_tiles_has_small_objects() {
 #[test]
 fn what_cannot_be_cut_is_refused() {
     let place = Place::new();
-    write_picture(&place, "plain.png", 0);
+    write_image(&place, "plain.png", 0);
     let detect = "detect|--image|plain.png|--classes|dog|";
     let with = |more: &str| format!("{detect}{more}");
     let cases = [
@@ -116,10 +116,10 @@ fn a_data_set_is_labelled_in_tiles() {
 }
 
 #[test]
-fn frames_in_tiles_are_pictures_in_tiles() {
+fn frames_in_tiles_are_images_in_tiles() {
     let place = Place::new();
     let files = ["frames/a.png", "frames/b.png"];
-    (0..).zip(files).for_each(|(number, file)| write_picture(&place, file, number));
+    (0..).zip(files).for_each(|(number, file)| write_image(&place, file, number));
     let options = ["--classes", &NAMES.join(","), "--tile", "300", "--tile-overlap", "0.25"];
     place.succeed(OCELLI, &[&["detect", "--json", "found.json", "--image"][..], &files, &options].concat());
     place
@@ -129,9 +129,9 @@ fn frames_in_tiles_are_pictures_in_tiles() {
         lines.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
     let found = place.json("found.json");
     assert_eq!((frames.len(), list(&found, "images").len()), (2, 2));
-    for (frame, picture) in frames.iter().zip(list(&found, "images")) {
-        assert!(list(picture, "detections").len() > 6, "{picture}");
-        assert_eq!(frame["detections"], picture["detections"]);
+    for (frame, image) in frames.iter().zip(list(&found, "images")) {
+        assert!(list(image, "detections").len() > 6, "{image}");
+        assert_eq!(frame["detections"], image["detections"]);
     }
     assert_ne!(frames[0]["detections"], frames[1]["detections"]);
 }

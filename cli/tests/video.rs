@@ -17,7 +17,7 @@ use std::process::Command;
 
 use crate::run::{Outcome, Place, Program, outcome};
 use ocelli::report::FrameReport;
-use ocelli::sink::write_picture;
+use ocelli::sink::write_image;
 use ocelli::source::open_video;
 use ocelli::tracking::read_mot;
 use ocelli::{Frame, Source};
@@ -157,7 +157,7 @@ fn a_video_gives_the_same_detections_as_its_frames() {
     place.folder("frames");
     // A name whose numeric and alphabetical orders differ.
     for (number, frame) in frames_of(&place.path("in.mkv")).0.iter().enumerate() {
-        write_picture(&place.path(&format!("frames/{number}.png")), &frame.image).expect("it can be written");
+        write_image(&place.path(&format!("frames/{number}.png")), &frame.image).expect("it can be written");
     }
     let mut of_folder = lines_of(succeed(&place, &format!("--video frames {arguments} --fps 25")).as_bytes());
     let of_pattern = lines_of(succeed(&place, &format!("--video frames/?.png {arguments}")).as_bytes());

@@ -3,7 +3,7 @@
 import { draw } from "./draw.js";
 import { Engine } from "./engine.js";
 import { ExampleBoxes } from "./examples.js";
-import { Picture, Video } from "./source.js";
+import { Still, Video } from "./source.js";
 
 const $ = (id) => document.getElementById(id);
 const view = $("view");
@@ -221,7 +221,7 @@ function report({ detections, ms }) {
   const parts = [...$("classes").children].map((chip, id) => [counts.get(id) ?? 0, chip.firstChild.data]);
   const text = parts.filter(([count]) => count).map(([count, name]) => `${count} ${name}`).join(", ");
   $("summary").textContent = text ? `Found ${text}.` : "Nothing was found.";
-  view.setAttribute("aria-label", `Picture, ${view.width} by ${view.height} pixels, with what was found`);
+  view.setAttribute("aria-label", `Image, ${view.width} by ${view.height} pixels, with what was found`);
 }
 
 // ---- sources ----
@@ -242,7 +242,7 @@ async function show(opening) {
 }
 
 function open(blob) {
-  return show(blob.type.startsWith("video/") ? Video.file(blob) : Picture.open(blob));
+  return show(blob.type.startsWith("video/") ? Video.file(blob) : Still.open(blob));
 }
 
 function setPaused(paused) {
@@ -290,7 +290,7 @@ function listExamples() {
 function setDrawing(mode) {
   boxes.setMode(mode);
   $("drawing-help").hidden = !boxes.isDrawing;
-  if (boxes.isDrawing && !state.source) say("Choose a picture or a video first, then draw boxes in it.");
+  if (boxes.isDrawing && !state.source) say("Choose an image or a video first, then draw boxes in it.");
   setPaused(state.isPaused);
   search();
 }
@@ -355,7 +355,7 @@ drop.addEventListener("drop", attempt(async (dropped) => {
   dropped.preventDefault();
   drop.toggleAttribute("data-over", false);
   const [file] = dropped.dataTransfer.files;
-  if (!file || !/^(image|video)\//.test(file.type)) throw new Error("expected a picture or a video file");
+  if (!file || !/^(image|video)\//.test(file.type)) throw new Error("expected an image or a video file");
   await open(file);
 }));
 

@@ -1,19 +1,19 @@
-// Where frames come from: a picture, a video file, or the camera.
+// Where frames come from: an image, a video file, or the camera.
 
 const revoke = (url) => url && URL.revokeObjectURL(url);
 
-/** One picture. */
-export class Picture {
+/** One image. */
+export class Still {
   isLive = false;
 
   static async open(blob) {
-    const picture = new Picture();
+    const image = new Still();
     try {
-      picture.bitmap = await createImageBitmap(blob);
+      image.bitmap = await createImageBitmap(blob);
     } catch {
-      throw new Error(`cannot read ${blob.name ?? "the picture"}: the browser does not know this format`);
+      throw new Error(`cannot read ${blob.name ?? "the image"}: the browser does not know this format`);
     }
-    return picture;
+    return image;
   }
 
   frame() {

@@ -106,9 +106,6 @@ impl WebGpu {
     }
 
     /// The provider of [`provider_and_adapter`](Self::provider_and_adapter).
-    ///
-    /// # Errors
-    /// As [`provider_and_adapter`](Self::provider_and_adapter).
     pub fn provider(&self, ordinal: usize) -> Result<ExecutionProvider> {
         self.provider_and_adapter(ordinal).map(|(provider, _)| provider)
     }

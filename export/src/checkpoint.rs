@@ -60,7 +60,8 @@ impl CheckpointOptions {
     /// Opens a checkpoint and checks every tensor's name, shape and type. Values are read during the export.
     ///
     /// # Errors
-    /// As [`Checkpoint::open`].
+    /// [`ErrorKind::Io`] if a file cannot be read, [`ErrorKind::InvalidArgument`] or [`ErrorKind::InvalidData`] if its content
+    /// is wrong; the message names the key or the tensor.
     pub fn open(&self, path: &Path) -> Result<Checkpoint> {
         let mut opened = OpenedCheckpoint::new(path, self).map_err(|e| locate(e, path))?;
         let tokenizer = self.tokenizer_of(&opened)?;

@@ -207,7 +207,8 @@ impl ModelConfig {
     /// As [`read`](Self::read), from text.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if a key has the wrong type or two keys contradict each
+    /// other; the message names the key.
     pub fn parse(text: &str) -> Result<Self> {
         let root: Value = serde_json::from_str(text).map_err(|e| invalid(format!("not JSON: {e}")))?;
         if !root.is_object() {

@@ -1,8 +1,8 @@
 //! The motion of a camera between two frames, from the frames themselves.
 //!
-//! Corners of the picture are followed by pyramidal Lucas-Kanade flow, and the similarity (shift, turn, scale) that most of
+//! Corners of the image are followed by pyramidal Lucas-Kanade flow, and the similarity (shift, turn, scale) that most of
 //! them agree on is the camera's motion; the others are on objects that move. It is the recipe of BoT-SORT's sparse optical
-//! flow (Aharon et al., 2022), on a picture reduced to about 320 pixels.
+//! flow (Aharon et al., 2022), on an image reduced to about 320 pixels.
 
 mod fit;
 mod flow;
@@ -13,12 +13,12 @@ use ocelli_tracking::CameraMotion;
 use fit::Similarity;
 use flow::{Pyramid, corners, follow};
 
-/// The longer side of the reduced picture in pixels, about.
+/// The longer side of the reduced image in pixels, about.
 const SIDE: usize = 320;
 /// The minimum number of inliers, and their minimum share of all corners.
 const LEAST_AGREEING: usize = 8;
 const LEAST_SHARE: f64 = 0.3;
-/// A motion that moves no corner of the reduced picture by this many pixels is noise.
+/// A motion that moves no corner of the reduced image by this many pixels is noise.
 const STILL: f64 = 0.1;
 
 /// A frame's luma, reduced to what the estimate needs.
@@ -26,7 +26,7 @@ const STILL: f64 = 0.1;
 #[doc(hidden)]
 pub struct ReducedFrame {
     pyramid: Pyramid,
-    /// Size of the frame, and pixels of the frame in one of the reduced picture, in each direction.
+    /// Size of the frame, and pixels of the frame in one of the reduced image, in each direction.
     size: (u32, u32),
     factor: usize,
 }
@@ -97,8 +97,8 @@ impl ReducedFrame {
 /// [`ByteTracker::compensate`](ocelli_tracking::ByteTracker::compensate).
 ///
 /// A pipeline does so if its options have `camera_motion`. The background has
-/// to have corners and to fill about a third of the picture; otherwise the camera counts as still. Motion of more than a
-/// sixth of the picture between two frames is not found.
+/// to have corners and to fill about a third of the image; otherwise the camera counts as still. Motion of more than a
+/// sixth of the image between two frames is not found.
 ///
 /// ```
 /// use ocelli_images::{Image, camera_motion::CameraMotionEstimator};
@@ -122,7 +122,8 @@ impl CameraMotionEstimator {
     /// motion is found, and if the size has changed.
     ///
     /// # Errors
-    /// As [`FrameView::check`].
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero, a row is longer than the
+    /// stride, or its data is too short.
     pub fn next(&mut self, frame: &FrameView<'_>) -> ocelli_error::Result<CameraMotion> {
         frame.check()?;
         let mut reduced = std::mem::take(&mut self.spare);

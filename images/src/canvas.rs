@@ -1,4 +1,4 @@
-//! Antialiased shapes on an RGB picture, clipped to it.
+//! Antialiased shapes on an RGB image, clipped to it.
 
 use ::image::RgbImage;
 use ocelli_tracking::BoundingBox;
@@ -21,34 +21,34 @@ fn distance(rect: BoundingBox, x: f32, y: f32, radius: f32) -> f32 {
     outside + dx.max(dy).min(0.0) - radius
 }
 
-/// A picture to draw on.
+/// An image to draw on.
 pub struct Canvas<'a> {
-    picture: &'a mut RgbImage,
+    image: &'a mut RgbImage,
     /// The share of each pixel that a line covers; zeros between two lines.
     coverage: Vec<f32>,
 }
 
 impl<'a> Canvas<'a> {
-    pub fn new(picture: &'a mut RgbImage) -> Self {
-        Self { picture, coverage: Vec::new() }
+    pub fn new(image: &'a mut RgbImage) -> Self {
+        Self { image, coverage: Vec::new() }
     }
 
     pub fn width(&self) -> f32 {
-        self.picture.width() as f32
+        self.image.width() as f32
     }
 
     pub fn height(&self) -> f32 {
-        self.picture.height() as f32
+        self.image.height() as f32
     }
 
-    /// Blends a pixel with a colour at opacity `alpha`, 0 to 1; pixels outside the picture are ignored.
+    /// Blends a pixel with a colour at opacity `alpha`, 0 to 1; pixels outside the image are ignored.
     #[inline]
     pub fn blend(&mut self, x: i32, y: i32, color: [u8; 3], alpha: f32) {
         if alpha <= 0.0 {
             return;
         }
         if let (Ok(x), Ok(y)) = (u32::try_from(x), u32::try_from(y))
-            && let Some(pixel) = self.picture.get_pixel_mut_checked(x, y)
+            && let Some(pixel) = self.image.get_pixel_mut_checked(x, y)
         {
             for (below, above) in pixel.0.iter_mut().zip(color) {
                 let mixed = f32::from(*below) + (f32::from(above) - f32::from(*below)) * alpha;
@@ -57,7 +57,7 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// The columns and rows of the picture that touch a rectangle.
+    /// The columns and rows of the image that touch a rectangle.
     fn pixels_of(&self, rect: BoundingBox) -> (std::ops::Range<i32>, std::ops::Range<i32>) {
         let clip = |from: f32, to: f32, side: f32| from.floor().max(0.0) as i32..to.ceil().min(side) as i32;
         (clip(rect.x1, rect.x2, self.width()), clip(rect.y1, rect.y2, self.height()))
@@ -79,7 +79,7 @@ impl<'a> Canvas<'a> {
         let outer = grown(rect, -inset);
         let radius = 1.25 * width;
         let (columns, rows) = self.pixels_of(outer);
-        // Only the four strips along the edges are visited: the inside of a large box can be most of the picture.
+        // Only the four strips along the edges are visited: the inside of a large box can be most of the image.
         let strip = (1.5 * width + 2.0) as i32;
         let left_end = columns.end.min(columns.start + strip);
         let right_start = left_end.max(columns.end - strip);
@@ -170,14 +170,14 @@ mod tests {
     const SIDES: (u32, u32) = (97, 61);
     const COLOR: [u8; 3] = [250, 10, 120];
 
-    /// A picture in which every pixel was asked for its coverage.
+    /// An image in which every pixel was asked for its coverage.
     fn every_pixel(coverage: impl Fn(f32, f32) -> f32) -> RgbImage {
-        let mut picture = RgbImage::new(SIDES.0, SIDES.1);
-        let mut canvas = Canvas::new(&mut picture);
+        let mut image = RgbImage::new(SIDES.0, SIDES.1);
+        let mut canvas = Canvas::new(&mut image);
         for (x, y) in (0..SIDES.1).flat_map(|y| (0..SIDES.0).map(move |x| (x, y))) {
             canvas.blend(x as i32, y as i32, COLOR, coverage(x as f32 + 0.5, y as f32 + 0.5));
         }
-        picture
+        image
     }
 
     fn numbers() -> impl FnMut(f32, f32) -> f32 {
@@ -193,21 +193,21 @@ mod tests {
         let mut number = numbers();
         for case in 0..300 {
             let (width, opacity) = (number(1.0, 7.0).round(), number(0.2, 1.0));
-            let mut picture = RgbImage::new(SIDES.0, SIDES.1);
+            let mut image = RgbImage::new(SIDES.0, SIDES.1);
             let (x1, y1) = (number(-9.0, 90.0), number(-9.0, 55.0));
             let rect = BoundingBox::new(x1, y1, x1 + number(1.0, 110.0), y1 + number(1.0, 70.0));
             let inset = if case % 2 == 0 { 0.0 } else { -0.7 };
-            Canvas::new(&mut picture).stroke_frame(rect, width, inset, COLOR, opacity);
+            Canvas::new(&mut image).stroke_frame(rect, width, inset, COLOR, opacity);
             let expected = every_pixel(|x, y| {
                 let distance = distance(grown(rect, -inset), x, y, 1.25 * width);
                 opacity * (0.5 - distance).clamp(0.0, 1.0) * (0.5 + distance + width).clamp(0.0, 1.0)
             });
-            assert!(picture == expected, "frame {case}: {rect:?}, {width}");
+            assert!(image == expected, "frame {case}: {rect:?}, {width}");
 
-            let mut picture = RgbImage::new(SIDES.0, SIDES.1);
+            let mut image = RgbImage::new(SIDES.0, SIDES.1);
             let ring: Vec<[f32; 2]> =
                 (0..case % 5 + 1).map(|_| [number(-30.0, 120.0).round(), number(-30.0, 90.0)]).collect();
-            let mut canvas = Canvas::new(&mut picture);
+            let mut canvas = Canvas::new(&mut image);
             // Twice: nothing is left of the first line.
             canvas.stroke_rings(&[&ring], width, COLOR, 0.0);
             canvas.stroke_rings(&[&ring], width, COLOR, opacity);
@@ -216,7 +216,7 @@ mod tests {
                 let distances = ends.map(|(&a, &b)| distance_to_segment([x, y], a, b));
                 opacity * (0.5 * width + 0.5 - distances.fold(f32::INFINITY, f32::min)).clamp(0.0, 1.0)
             });
-            assert!(picture == expected, "ring {case}: {ring:?}, {width}");
+            assert!(image == expected, "ring {case}: {ring:?}, {width}");
         }
     }
 }

@@ -98,7 +98,8 @@ impl<'a> FrameView<'a> {
     /// A copy of the pixels in RGB.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero, a row is longer than the
+    /// stride, or `data` is too short.
     pub fn to_image(&self) -> Result<Image> {
         let mut image = Image::default();
         self.to_image_into(&mut image)?;
@@ -108,7 +109,8 @@ impl<'a> FrameView<'a> {
     /// As [`to_image`](Self::to_image), into a buffer that is used again.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero, a row is longer than the
+    /// stride, or `data` is too short.
     pub fn to_image_into(&self, image: &mut Image) -> Result<()> {
         self.check()?;
         let row = self.width as usize * 3;

@@ -1,4 +1,4 @@
-//! Models take and give tensors, and people have pictures: images and views of frames, masks, preprocessing, a camera's motion.
+//! Models take and give tensors, and people have images: decoding, views of frames, masks, preprocessing, a camera's motion.
 //!
 //! The crate `ocelli` gives its types under the same names. What only `ocelli` needs of it is hidden.
 

@@ -176,7 +176,7 @@ impl Mask {
     /// Intersection over union, 0 to 1; 0 if both are empty.
     ///
     /// # Errors
-    /// As [`intersection_area`](Self::intersection_area).
+    /// [`ErrorKind::Mismatch`](ocelli_error::ErrorKind::Mismatch) if their sizes differ.
     pub fn iou(&self, other: &Self) -> Result<f64> {
         let common = self.intersection_area(other)?;
         let union = self.area() + other.area() - common;
@@ -191,17 +191,17 @@ impl Mask {
         columns.map(|span| u64::from(span.bottom.min(bottom).saturating_sub(span.top.max(top)))).sum()
     }
 
-    /// The mask of a part of a picture of `size` (width, height) as a mask of the picture; `at` is the part's left and top edge.
+    /// The mask of a part of an image of `size` (width, height) as a mask of the image; `at` is the part's left and top edge.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the part is not inside the picture.
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the part is not inside the image.
     pub fn placed(&self, at: (u32, u32), size: (u32, u32)) -> Result<Self> {
         let (width, height) = size;
         let pixels = check_size(width, height)?;
         let fits = |at: u32, length: u32, all: u32| at.checked_add(length).is_some_and(|end| end <= all);
         if !fits(at.0, self.width, width) || !fits(at.1, self.height, height) {
             return Err(Error::invalid_argument(format!(
-                "mask of {}×{} at {},{}: it is outside the picture of {width}×{height} pixels",
+                "mask of {}×{} at {},{}: it is outside the image of {width}×{height} pixels",
                 self.width, self.height, at.0, at.1
             )));
         }

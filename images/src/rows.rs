@@ -16,7 +16,7 @@ const MAX_VALUE_BYTES: usize = 32 << 20;
 /// The most bytes of metadata of a PNG file.
 const MAX_METADATA_BYTES: usize = 32 << 20;
 
-/// The most pixels of a picture that is searched in tiles: those of a mask. A side has at most
+/// The most pixels of an image that is searched in tiles: those of a mask. A side has at most
 /// [`MAX_SIDE`](crate::image::MAX_SIDE) pixels.
 pub const MAX_TILED_PIXELS: u64 = u32::MAX as u64;
 
@@ -129,7 +129,7 @@ pub trait FileRows {
     fn size(&self) -> (u32, u32);
     /// Starts with the first row again.
     fn restart(&mut self) -> Result<(), Refused>;
-    /// Appends the next rows to `rows`, [row, width, rgb]: at least one, of which some may be below the picture's last row.
+    /// Appends the next rows to `rows`, [row, width, rgb]: at least one, of which some may be below the image's last row.
     fn append_to(&mut self, rows: &mut Vec<u8>) -> Result<(), Refused>;
 }
 

@@ -22,9 +22,6 @@ pub fn read_graph(path: &Path) -> io::Result<GraphProto> {
 }
 
 /// As [`read_graph`], from anything that can seek.
-///
-/// # Errors
-/// As [`read_graph`].
 pub fn read_graph_from<R: Read + Seek>(model: &mut R) -> io::Result<GraphProto> {
     // ModelProto.graph; the fields of GraphProto; NodeProto.attribute.
     const GRAPH: u32 = 7;

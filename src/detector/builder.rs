@@ -122,7 +122,7 @@ impl DetectorBuilder {
     /// there.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// One that names the file that is missing, cannot be read or does not belong to the others.
     pub fn check_files(&self) -> Result<()> {
         let engines = open_engine_files(&self.options.engine)?;
         if self.model.is_some() || engines.is_some() { Ok(()) } else { self.options.model.check() }

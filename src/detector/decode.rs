@@ -125,9 +125,6 @@ impl PromptDecoder {
 
     /// Loads the encoder-decoder and, for masks or semantic maps, the mask head, unless they are loaded. The exemplar
     /// encoder is loaded with the first exemplar.
-    ///
-    /// # Errors
-    /// As [`EngineFactory::load`].
     pub fn load(&mut self) -> Result<()> {
         self.load_for(true)
     }
@@ -239,7 +236,8 @@ impl PromptDecoder {
     /// of them if the detector was built without [screening](crate::options::DetectorOptions::screening).
     ///
     /// # Errors
-    /// As [`decode`](Self::decode).
+    /// [`Execution`](ocelli_error::ErrorKind::Execution) if a graph fails or returns values that are not finite,
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for an exemplar outside the image.
     pub fn screen_scores(
         &mut self,
         features: &ImageFeatures,
@@ -270,7 +268,8 @@ impl PromptDecoder {
     /// `None` without screening.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode).
+    /// [`Execution`](ocelli_error::ErrorKind::Execution) if a graph fails or returns values that are not finite,
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for an exemplar outside the image.
     pub fn screen(
         &mut self,
         features: &ImageFeatures,
@@ -376,7 +375,8 @@ impl PromptDecoder {
     /// without exemplars are unchanged.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode).
+    /// [`Execution`](ocelli_error::ErrorKind::Execution) if a graph fails or returns values that are not finite,
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for an exemplar outside the image.
     pub fn keep_exemplars(
         &mut self,
         features: &ImageFeatures,

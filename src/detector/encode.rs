@@ -178,9 +178,6 @@ impl Backbone {
     }
 
     /// Loads the backbone unless it is loaded.
-    ///
-    /// # Errors
-    /// As [`EngineFactory::load`].
     pub fn load(&mut self) -> Result<()> {
         if self.engines.is_empty() {
             tracing::debug!(target: STAGE_TARGET, "loading the backbone");

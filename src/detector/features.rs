@@ -146,7 +146,7 @@ impl ImageFeatures {
     }
 }
 
-/// A picture's features for clicks, on the device that the engines share, if they do.
+/// An image's features for clicks, on the device that the engines share, if they do.
 #[derive(Debug, Default)]
 pub(crate) struct ClickFeatures {
     pub(crate) high_res: [Tensor; 2],

@@ -1,4 +1,4 @@
-//! Clicks on a picture to masks: SAM's promptable segmentation, in the graphs of a model's tracker.
+//! Clicks on an image to masks: SAM's promptable segmentation, in the graphs of a model's tracker.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ const STABILITY: f32 = 0.98;
 /// The mask of an object that was clicked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectMask {
-    /// The pixels of the object, as large as the picture. There may be none.
+    /// The pixels of the object, as large as the image. There may be none.
     pub mask: Mask,
     /// The model's estimate of how well the mask fits the object, 0 to 1.
     pub predicted_iou: f32,
-    /// The logit of the object's presence in the picture: above 0 the model believes in it.
+    /// The logit of the object's presence in the image: above 0 the model believes in it.
     pub object_score: f32,
     /// The mask as the model returned it, `[4P, 4P]`, to [refine](ObjectPrompt::with_logits) it.
     pub logits: LogitMask,
@@ -85,7 +85,7 @@ impl ObjectSegmenter {
     ///
     /// # Errors
     /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if the model has no tracker, or was exported before its graphs
-    /// answered clicks on pictures;
+    /// answered clicks on images;
     /// errors of loading a graph.
     pub fn load(&mut self) -> Result<()> {
         if self.graphs.is_some() {
@@ -123,7 +123,7 @@ impl ObjectSegmenter {
     ///
     /// # Errors
     /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a prompt that does not
-    /// [fit](ObjectPrompt::check) the picture, and for features
+    /// [fit](ObjectPrompt::check) the image, and for features
     /// without those for clicks; [`Execution`](ocelli_error::ErrorKind::Execution) if a graph fails or returns values
     /// that are not finite; as
     /// [`load`](Self::load).
@@ -183,13 +183,13 @@ impl Graphs {
         self.features.device().filter(|device| self.points.device().as_ref() == Some(device))
     }
 
-    /// A picture's features for clicks; they are computed with the first click and kept with the others.
+    /// An image's features for clicks; they are computed with the first click and kept with the others.
     fn click_features<'f>(&mut self, features: &'f ImageFeatures) -> Result<&'f ClickFeatures> {
         if let Some(known) = features.clicks.get() {
             return Ok(known);
         }
         if features.hidden.is_empty() {
-            let message = "clicks: these features have no part for clicks; encode the picture with Detector::encode, on a \
+            let message = "clicks: these features have no part for clicks; encode the image with Detector::encode, on a \
                            backbone that has the output hidden";
             return Err(Error::invalid_argument(message));
         }

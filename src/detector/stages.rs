@@ -91,9 +91,6 @@ impl ImageEncoder {
     }
 
     /// Loads the backbone unless it is loaded, and lets preprocessing run on its device.
-    ///
-    /// # Errors
-    /// As [`Backbone::load`].
     pub fn load(&mut self) -> Result<()> {
         self.backbone.load()?;
         self.preprocessor.run_on(self.backbone.device());

@@ -1,4 +1,4 @@
-//! Searching a large picture in tiles.
+//! Searching a large image in tiles.
 
 use ocelli_error::Result;
 
@@ -12,7 +12,7 @@ use crate::prompt::Prompt;
 use crate::tiles::{Merge, Region, Regions, TileDetection, TileSize, Tiling, busiest, moved, size_for};
 use crate::timing::{Instant, StageTimes, milliseconds_since};
 
-/// Detects in large pictures with the stages of a detector: in tiles and in the whole picture.
+/// Detects in large images with the stages of a detector: in tiles and in the whole image.
 ///
 /// Tiles are searched one after the other in the same buffers, so that memory does not depend on their number. Class ids are those
 /// of the prompts. An exemplar is encoded in the smallest tile that has all exemplars of its class, and is searched for in
@@ -22,37 +22,37 @@ pub struct TiledSearch {
     features: ImageFeatures,
 }
 
-/// The stages that search a picture.
+/// The stages that search an image.
 pub type SearchStages<'s> = (&'s mut ImageEncoder, &'s mut PromptDecoder);
 
 impl TiledSearch {
     /// A search with empty buffers.
     ///
     /// # Errors
-    /// As [`Tiling::check`].
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for tiles or an overlap out of range.
     pub fn new(tiling: Tiling) -> Result<Self> {
         tiling.check()?;
         Ok(Self { tiling, features: ImageFeatures::default() })
     }
 
-    /// The tiles of large pictures.
+    /// The tiles of large images.
     pub fn tiling(&self) -> Tiling {
         self.tiling
     }
 
-    /// Detects in a picture, and adds the times of the stages to `times`.
+    /// Detects in an image, and adds the times of the stages to `times`.
     ///
     /// # Errors
-    /// As [`PromptDecoder::decode`], and those of the picture.
+    /// As [`PromptDecoder::decode`], and those of the image.
     pub fn detect<'r>(
         &mut self,
         stages: SearchStages<'_>,
-        picture: &mut dyn Regions,
+        image: &mut dyn Regions,
         request: impl Into<DecodeRequest<'r>>,
         times: &mut StageTimes,
     ) -> Result<Detections> {
         let (start, before) = (Instant::now(), times.total);
-        let mut found = self.search(stages, picture, request.into(), times)?;
+        let mut found = self.search(stages, image, request.into(), times)?;
         times.total = before + milliseconds_since(start);
         found.times = *times;
         Ok(found)
@@ -61,18 +61,18 @@ impl TiledSearch {
     fn search(
         &mut self,
         (encoder, decoder): SearchStages<'_>,
-        picture: &mut dyn Regions,
+        image: &mut dyn Regions,
         request: DecodeRequest<'_>,
         times: &mut StageTimes,
     ) -> Result<Detections> {
-        let ((side, patch), size) = (decoder.input(), picture.size());
-        let whole = self.search_part((encoder, decoder), picture, None, request, times)?;
+        let ((side, patch), size) = (decoder.input(), image.size());
+        let whole = self.search_part((encoder, decoder), image, None, request, times)?;
         let levels = match self.tiling.size {
             _ if size.0.max(size.1) as usize <= side => Vec::new(),
             TileSize::Pixels { width, height } => self.tiling.levels(size, (width, height))?,
             TileSize::Auto => {
                 let stages = (&mut *encoder, &mut *decoder);
-                let mut sizes = self.first_pass(stages, picture, (request, &whole.items), times)?;
+                let mut sizes = self.first_pass(stages, image, (request, &whole.items), times)?;
                 let mut tile = size_for(&mut sizes, side, patch);
                 loop {
                     match self.tiling.levels(size, (tile, tile)) {
@@ -87,54 +87,54 @@ impl TiledSearch {
         }
         let mut merge = Merge::default();
         add(&mut merge, whole, Region::whole(size), size)?;
-        let prompts = &self.keep_exemplars((encoder, decoder), picture, request, &levels, times)?;
+        let prompts = &self.keep_exemplars((encoder, decoder), image, request, &levels, times)?;
         for tile in levels.into_iter().flatten() {
             let request = DecodeRequest { prompts, ..request };
-            let found = self.search_part((encoder, decoder), picture, Some(tile), request, times)?;
+            let found = self.search_part((encoder, decoder), image, Some(tile), request, times)?;
             add(&mut merge, found, tile, size)?;
         }
         let (items, semantic) = merge.finish(decoder.post_processing())?;
         Ok(Detections { items, semantic, ..Detections::default() })
     }
 
-    /// Detects in a tile, or in the whole picture.
+    /// Detects in a tile, or in the whole image.
     fn search_part(
         &mut self,
         (encoder, decoder): SearchStages<'_>,
-        picture: &mut dyn Regions,
+        image: &mut dyn Regions,
         tile: Option<Region>,
         request: DecodeRequest<'_>,
         times: &mut StageTimes,
     ) -> Result<Detections> {
         let how = (decoder.input().0, request.wanted());
-        encode_part(encoder, how, picture, tile, &mut self.features, times)?;
+        encode_part(encoder, how, image, tile, &mut self.features, times)?;
         let items = decoder.decode(&self.features, request, times)?;
         let semantic = decoder.take_semantic_maps();
         Ok(Detections { items, semantic, ..Detections::default() })
     }
 
-    /// The sizes of the objects in the whole picture and in the busiest tile of each quarter, which has as many pixels as the
+    /// The sizes of the objects in the whole image and in the busiest tile of each quarter, which has as many pixels as the
     /// model's input, and of the wanted exemplars.
     fn first_pass(
         &mut self,
         (encoder, decoder): SearchStages<'_>,
-        picture: &mut dyn Regions,
+        image: &mut dyn Regions,
         (request, whole): (DecodeRequest<'_>, &[crate::Detection]),
         times: &mut StageTimes,
     ) -> Result<Vec<f32>> {
-        let (side, size) = (decoder.input().0, picture.size());
+        let (side, size) = (decoder.input().0, image.size());
         let tiles = self.tiling.grid(size, (side as u32, side as u32));
-        let probes = busiest(&tiles, &picture.whole(side as u32)?, size);
+        let probes = busiest(&tiles, &image.whole(side as u32)?, size);
         let exemplars = request.prompts.classes.iter().filter(|class| class.kept_exemplars.is_none());
         let exemplars = exemplars.flat_map(|class| class.prompt.exemplars()).filter(|one| one.wanted);
         let boxes = exemplars.map(|one| one.bbox).chain(whole.iter().map(|found| found.bbox));
         let mut sizes: Vec<f32> = boxes.map(|bbox| bbox.area().sqrt()).collect();
         let levels = [probes];
-        let prompts = &self.keep_exemplars((encoder, decoder), picture, request, &levels, times)?;
+        let prompts = &self.keep_exemplars((encoder, decoder), image, request, &levels, times)?;
         let [probes] = levels;
         for tile in probes {
             let request = DecodeRequest { prompts, ..request };
-            let found = self.search_part((encoder, decoder), picture, Some(tile), request, times)?;
+            let found = self.search_part((encoder, decoder), image, Some(tile), request, times)?;
             for detection in found.items {
                 let detection = crate::Detection { mask: None, ..detection };
                 sizes.extend(TileDetection::new(detection, tile, size)?.complete_size());
@@ -143,12 +143,12 @@ impl TiledSearch {
         Ok(sizes)
     }
 
-    /// The prompts with the exemplars of each class as encoded in one tile, or in the whole picture if no tile has all of
+    /// The prompts with the exemplars of each class as encoded in one tile, or in the whole image if no tile has all of
     /// them.
     fn keep_exemplars(
         &mut self,
         (encoder, decoder): SearchStages<'_>,
-        picture: &mut dyn Regions,
+        image: &mut dyn Regions,
         request: DecodeRequest<'_>,
         levels: &[Vec<Region>],
         times: &mut StageTimes,
@@ -167,7 +167,7 @@ impl TiledSearch {
             let place = group[0].0;
             let offset = place.map_or((0.0, 0.0), |tile| (tile.x as f32, tile.y as f32));
             let how = (decoder.input().0, request.wanted());
-            encode_part(encoder, how, picture, place, &mut self.features, times)?;
+            encode_part(encoder, how, image, place, &mut self.features, times)?;
             let shifted = group.iter().map(|&(_, class)| {
                 let mut embedded = prompts.classes[class].clone();
                 embedded.prompt = shifted(&embedded.prompt, offset);
@@ -183,22 +183,22 @@ impl TiledSearch {
     }
 }
 
-/// Computes the features of a tile, or of the whole picture.
+/// Computes the features of a tile, or of the whole image.
 pub(super) fn encode_part(
     encoder: &mut ImageEncoder,
     (side, wanted): (usize, Wanted),
-    picture: &mut dyn Regions,
+    image: &mut dyn Regions,
     tile: Option<Region>,
     features: &mut ImageFeatures,
     times: &mut StageTimes,
 ) -> Result<()> {
-    let size = tile.map_or_else(|| picture.size(), |tile| tile.size());
+    let size = tile.map_or_else(|| image.size(), |tile| tile.size());
     let view = match tile {
-        Some(tile) => picture.region(tile)?,
-        None => picture.whole(side as u32)?,
+        Some(tile) => image.region(tile)?,
+        None => image.whole(side as u32)?,
     };
     encoder.encode_into(view, wanted, features, times)?;
-    // The view of the whole picture may have been reduced.
+    // The view of the whole image may have been reduced.
     features.size = size;
     Ok(())
 }
@@ -223,9 +223,9 @@ fn shifted(prompt: &Prompt, (x, y): (f32, f32)) -> Prompt {
     exemplars.fold(bare, |prompt, one| prompt.with_exemplar(moved(one.bbox, -x, -y), one.wanted))
 }
 
-fn add(merge: &mut Merge, found: Detections, tile: Region, picture: (u32, u32)) -> Result<()> {
+fn add(merge: &mut Merge, found: Detections, tile: Region, image: (u32, u32)) -> Result<()> {
     for detection in found.items {
-        merge.add(TileDetection::new(detection, tile, picture)?);
+        merge.add(TileDetection::new(detection, tile, image)?);
     }
-    found.semantic.into_iter().try_for_each(|map| merge.add_semantic(map, tile, picture))
+    found.semantic.into_iter().try_for_each(|map| merge.add_semantic(map, tile, image))
 }

@@ -1,8 +1,8 @@
-//! Layout of labels: near their boxes, inside the picture, without overlap.
+//! Layout of labels: near their boxes, inside the image, without overlap.
 
 use ocelli_tracking::BoundingBox;
 
-/// The labels placed so far in a picture.
+/// The labels placed so far in an image.
 pub(super) struct LabelLayout {
     width: f32,
     height: f32,
@@ -14,13 +14,13 @@ impl LabelLayout {
         Self { width, height, placed: Vec::new() }
     }
 
-    /// Places a label of `size` (width, height; at most the picture's) for a box with this frame: at the first position
-    /// inside the picture that overlaps no other label, else at the one with the least overlap.
+    /// Places a label of `size` (width, height; at most the image's) for a box with this frame: at the first position
+    /// inside the image that overlaps no other label, else at the one with the least overlap.
     pub(super) fn place(&mut self, frame: BoundingBox, line_width: f32, size: (f32, f32)) -> BoundingBox {
         let mut best = None;
         for (x, y) in positions(frame, line_width, size) {
             let place = self.at(x, y, size);
-            // A position outside the picture is moved inside, where another position fits better.
+            // A position outside the image is moved inside, where another position fits better.
             let fits = (place.y1 - y).abs() < 0.5;
             let shared = self.placed.iter().filter_map(|other| place.intersection(other));
             let covered: f32 = shared.map(|shared| shared.area()).sum();
@@ -38,7 +38,7 @@ impl LabelLayout {
         place
     }
 
-    /// The label at a position, moved inside the picture.
+    /// The label at a position, moved inside the image.
     fn at(&self, x: f32, y: f32, (width, height): (f32, f32)) -> BoundingBox {
         let x1 = x.min(self.width - width).max(0.0);
         let y1 = y.min(self.height - height).max(0.0);

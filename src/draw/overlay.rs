@@ -38,16 +38,16 @@ impl Overlay {
         Self { annotator, options, trails: BTreeMap::new() }
     }
 
-    /// Draws the results of a frame into its picture. Frames have to be passed in order.
+    /// Draws the results of a frame into its image. Frames have to be passed in order.
     ///
     /// # Errors
-    /// As [`Annotator::annotate`].
-    pub fn draw(&mut self, picture: &mut RgbImage, outcome: &FrameOutcome) -> Result<()> {
+    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if a mask does not have the size of the image.
+    pub fn draw(&mut self, image: &mut RgbImage, outcome: &FrameOutcome) -> Result<()> {
         if !self.options.tracks {
-            return self.annotator.annotate(picture, &outcome.detections);
+            return self.annotator.annotate(image, &outcome.detections);
         }
         self.extend_trails(outcome);
-        self.draw_trails(picture, outcome.source_number());
+        self.draw_trails(image, outcome.source_number());
         let marks = outcome.tracks.iter().map(|track| {
             let label = outcome.labels.get(track.class_id).map_or("", |label| label);
             let detection = track.detection.and_then(|index| outcome.detections.get(index));
@@ -60,7 +60,7 @@ impl Overlay {
                 opacity: if track.state == TrackState::Lost { 0.45 } else { 1.0 },
             }
         });
-        self.annotator.draw_marks(picture, marks.collect())
+        self.annotator.draw_marks(image, marks.collect())
     }
 
     fn extend_trails(&mut self, outcome: &FrameOutcome) {
@@ -85,10 +85,10 @@ impl Overlay {
         });
     }
 
-    fn draw_trails(&self, picture: &mut RgbImage, source: usize) {
-        let (width, height) = picture.dimensions();
+    fn draw_trails(&self, image: &mut RgbImage, source: usize) {
+        let (width, height) = image.dimensions();
         let sizes = Sizes::of(&self.annotator.style, width, height);
-        let mut canvas = Canvas::new(picture);
+        let mut canvas = Canvas::new(image);
         let of_source = self.trails.range((source, 0)..=(source, u64::MAX));
         for ((_, id), trail) in of_source.filter(|(_, trail)| trail.len() > 1) {
             let points: Vec<[f32; 2]> = trail.iter().map(|(_, centre)| *centre).collect();

@@ -55,8 +55,8 @@ impl Redaction {
         Self { classes: classes.into_iter().collect(), style, held: Vec::new() }
     }
 
-    /// Redacts the instances of a frame in its picture.
-    pub fn apply(&mut self, picture: &mut RgbImage, outcome: &FrameOutcome) {
+    /// Redacts the instances of a frame in its image.
+    pub fn apply(&mut self, image: &mut RgbImage, outcome: &FrameOutcome) {
         let detections = outcome.detections.iter().map(|detection| (detection.class_id, detection.bbox));
         let tracks = outcome.tracks.iter().map(|track| (track.class_id, track.bbox));
         let found: Vec<(usize, BoundingBox)> =
@@ -70,17 +70,17 @@ impl Redaction {
         held.retain(|one| one.age <= HOLD && found.iter().all(|(_, new)| new.iou(&one.bbox) < SAME));
         held.extend(found.into_iter().map(|(class, bbox)| RecentBox { class, bbox, age: 0 }));
         for one in &self.held[number] {
-            self.redact(picture, one.bbox);
+            self.redact(image, one.bbox);
         }
     }
 
-    /// Redacts the instances of a single picture.
-    pub fn apply_to_detections(&self, picture: &mut RgbImage, detections: &[crate::Detection]) {
+    /// Redacts the instances of a single image.
+    pub fn apply_to_detections(&self, image: &mut RgbImage, detections: &[crate::Detection]) {
         let wanted = detections.iter().filter(|detection| self.classes.contains(&detection.class_id));
-        wanted.for_each(|detection| self.redact(picture, detection.bbox));
+        wanted.for_each(|detection| self.redact(image, detection.bbox));
     }
 
-    fn redact(&self, picture: &mut RgbImage, bbox: BoundingBox) {
+    fn redact(&self, image: &mut RgbImage, bbox: BoundingBox) {
         let [x1, y1, x2, y2] = bbox.to_xyxy();
         let (across, down) = (MARGIN * (x2 - x1), MARGIN * (y2 - y1));
         let area = BoundingBox::new(
@@ -89,16 +89,16 @@ impl Redaction {
             (x2 + across).ceil(),
             (y2 + down).ceil(),
         );
-        let area = area.clip_to(picture.width() as f32, picture.height() as f32);
+        let area = area.clip_to(image.width() as f32, image.height() as f32);
         let [left, top, right, bottom] = area.to_xyxy().map(|edge| edge as u32);
         if left >= right || top >= bottom {
             return;
         }
         match self.style {
-            RedactionStyle::Blur => blur(picture, [left, top, right, bottom]),
+            RedactionStyle::Blur => blur(image, [left, top, right, bottom]),
             RedactionStyle::Fill => {
                 for y in top..bottom {
-                    (left..right).for_each(|x| picture.put_pixel(x, y, image::Rgb([0; 3])));
+                    (left..right).for_each(|x| image.put_pixel(x, y, image::Rgb([0; 3])));
                 }
             }
         }
@@ -106,14 +106,14 @@ impl Redaction {
 }
 
 /// Replaces a rectangle by the mean colours of its blocks, blended.
-fn blur(picture: &mut RgbImage, [left, top, right, bottom]: [u32; 4]) {
+fn blur(image: &mut RgbImage, [left, top, right, bottom]: [u32; 4]) {
     let (width, height) = (right - left, bottom - top);
     let block = ((width.max(height) as f32 / SAMPLES).ceil() as u32).max(LEAST_BLOCK);
     let (columns, rows) = (width.div_ceil(block), height.div_ceil(block));
-    let part = imageops::crop_imm(picture, left, top, width, height).to_image();
+    let part = imageops::crop_imm(image, left, top, width, height).to_image();
     let reduced = imageops::resize(&part, columns, rows, FilterType::Triangle);
     let blurred = imageops::resize(&reduced, width, height, FilterType::Triangle);
-    imageops::replace(picture, &blurred, left.into(), top.into());
+    imageops::replace(image, &blurred, left.into(), top.into());
 }
 
 #[cfg(test)]
@@ -145,19 +145,19 @@ mod tests {
     fn pixels_inside_change_and_others_stay() {
         for style in [RedactionStyle::Blur, RedactionStyle::Fill] {
             let mut redaction = Redaction::new(style, [1]);
-            let mut picture = stripes();
+            let mut image = stripes();
             redaction.apply(
-                &mut picture,
+                &mut image,
                 &outcome(&[(1, [50.0, 20.0, 100.0, 70.0]), (0, [150.0, 20.0, 180.0, 70.0])], true),
             );
             let original = stripes();
-            for (x, y, pixel) in picture.enumerate_pixels() {
+            for (x, y, pixel) in image.enumerate_pixels() {
                 let is_inside = (46..104).contains(&x) && (16..74).contains(&y);
                 let is_original = pixel == original.get_pixel(x, y);
                 assert_eq!(is_inside, !is_original, "{style:?}: {x}, {y}: {pixel:?}");
             }
             // No stripe remains.
-            let levels = (50..100).map(|x| picture.get_pixel(x, 40).0[0]);
+            let levels = (50..100).map(|x| image.get_pixel(x, 40).0[0]);
             let (least, most) = (levels.clone().min().unwrap_or(0), levels.max().unwrap_or(255));
             assert!(most - least < 20, "{style:?}: {least} to {most}");
         }
@@ -167,9 +167,9 @@ mod tests {
     fn boxes_stay_redacted_while_nobody_looks_and_for_some_frames() {
         let mut redaction = Redaction::new(RedactionStyle::Fill, [0]);
         let is_redacted = |redaction: &mut Redaction, outcome: &FrameOutcome| {
-            let mut picture = RgbImage::from_pixel(200, 100, image::Rgb([200; 3]));
-            redaction.apply(&mut picture, outcome);
-            picture.get_pixel(60, 40).0 == [0; 3]
+            let mut image = RgbImage::from_pixel(200, 100, image::Rgb([200; 3]));
+            redaction.apply(&mut image, outcome);
+            image.get_pixel(60, 40).0 == [0; 3]
         };
         assert!(is_redacted(&mut redaction, &outcome(&[(0, [50.0, 20.0, 100.0, 70.0])], true)));
         for _ in 0..100 {

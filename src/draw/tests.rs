@@ -20,9 +20,9 @@ fn detection(class_id: usize, label: &str, edges: [f32; 4]) -> Detection {
 }
 
 fn annotated(width: u32, height: u32, detections: &[Detection]) -> RgbImage {
-    let mut picture = RgbImage::from_pixel(width, height, GREY);
-    Annotator::new().annotate(&mut picture, detections).expect("no masks, so none of the wrong size");
-    picture
+    let mut image = RgbImage::from_pixel(width, height, GREY);
+    Annotator::new().annotate(&mut image, detections).expect("no masks, so none of the wrong size");
+    image
 }
 
 #[test]
@@ -32,20 +32,18 @@ fn only_edges_have_the_class_color() {
         for class_id in [0, 3, 57] {
             let (w, h) = (width as f32, height as f32);
             let bbox = [0.25 * w, 0.5 * h, 0.75 * w, 0.875 * h];
-            let picture = annotated(width, height, &[detection(class_id, "x", bbox)]);
+            let image = annotated(width, height, &[detection(class_id, "x", bbox)]);
             let color = Rgb(class_color(class_id));
             // A pixel's breadth inside the edge, in the middle of each side; the label lies at the top left.
             let [x1, y1, x2, y2] = bbox.map(|edge| edge as u32);
             let (mid_x, mid_y) = ((x1 + x2) / 2, (y1 + y2) / 2);
             for (x, y) in [(x1, mid_y), (x2 - 1, mid_y), (mid_x, y2 - 1), (x2 - x1 / 4, y1)] {
-                if picture.get_pixel(x, y) != &color {
-                    failures.push(format!(
-                        "{width}×{height}, class {class_id}: {:?} at {x}, {y}",
-                        picture[(x, y)]
-                    ));
+                if image.get_pixel(x, y) != &color {
+                    failures
+                        .push(format!("{width}×{height}, class {class_id}: {:?} at {x}, {y}", image[(x, y)]));
                 }
             }
-            if picture[(mid_x, mid_y)] != GREY || picture[(mid_x, height / 8)] != GREY {
+            if image[(mid_x, mid_y)] != GREY || image[(mid_x, height / 8)] != GREY {
                 failures.push(format!("{width}×{height}: the inside or the outside was drawn on"));
             }
         }
@@ -54,7 +52,7 @@ fn only_edges_have_the_class_color() {
 }
 
 #[test]
-fn labels_are_inside_the_picture_for_any_box() {
+fn labels_are_inside_the_image_for_any_box() {
     let mut failures = Vec::new();
     for (name, bbox) in [
         ("middle", [100.0, 100.0, 200.0, 200.0]),
@@ -68,8 +66,8 @@ fn labels_are_inside_the_picture_for_any_box() {
     ] {
         // Letters on this class's colour are white; the label has no other pixels as light.
         let letters = |bbox| {
-            let picture = annotated(300, 300, &[detection(0, "MMMM", bbox)]);
-            picture.pixels().filter(|pixel| pixel.0.iter().all(|&channel| channel > 170)).count()
+            let image = annotated(300, 300, &[detection(0, "MMMM", bbox)]);
+            image.pixels().filter(|pixel| pixel.0.iter().all(|&channel| channel > 170)).count()
         };
         let (letters, whole) = (letters(bbox), letters([100.0, 100.0, 200.0, 200.0]));
         // A letter's sub-pixel place shades a few of its pixels otherwise; a cut one loses many more.
@@ -96,7 +94,7 @@ fn labels_lie_beside_each_other_where_there_is_room() {
         let tags: Vec<BoundingBox> = frames.iter().map(|&frame| placement.place(frame, 2.0, size)).collect();
         for (index, a) in tags.iter().enumerate() {
             if a.x1 < 0.0 || a.y1 < 0.0 || a.x2 > 200.0 || a.y2 > 200.0 {
-                failures.push(format!("{name}: label {index} leaves the picture: {a:?}"));
+                failures.push(format!("{name}: label {index} leaves the image: {a:?}"));
             }
             for b in &tags[..index] {
                 if a.x1 < b.x2 && b.x1 < a.x2 && a.y1 < b.y2 && b.y1 < a.y2 {
@@ -123,9 +121,9 @@ fn labels_of_shapes_do_not_cover_each_other() {
     };
     let (first, second) = (shape([200.0, 60.0]), shape([60.0, 150.0]));
     let pixels_of_first = |shapes: &[Shape]| {
-        let mut picture = RgbImage::new(400, 300);
-        Annotator::new().draw_shapes(&mut picture, shapes);
-        picture.pixels().filter(|pixel| pixel.0 == class_color(CHOSEN_COLORS)).count()
+        let mut image = RgbImage::new(400, 300);
+        Annotator::new().draw_shapes(&mut image, shapes);
+        image.pixels().filter(|pixel| pixel.0 == class_color(CHOSEN_COLORS)).count()
     };
     let alone = pixels_of_first(std::slice::from_ref(&first));
     assert!(alone > 500, "its label has {alone} pixels");
@@ -151,8 +149,8 @@ fn nothing_panics_and_what_is_outside_is_not_drawn() {
     for size in [(1, 1), (1, 300), (300, 1), (2, 2), (5, 7), (16, 16), (31, 12), (300, 200)] {
         for &(bbox, drawn) in cases {
             for label in labels {
-                let picture = annotated(size.0, size.1, &[detection(4, label, bbox)]);
-                if picture.pixels().any(|pixel| *pixel != GREY) != drawn {
+                let image = annotated(size.0, size.1, &[detection(4, label, bbox)]);
+                if image.pixels().any(|pixel| *pixel != GREY) != drawn {
                     failures.push(format!("{size:?}, {bbox:?}, {label:?}: drawn should be {drawn}"));
                 }
             }
@@ -166,9 +164,9 @@ fn nothing_panics_and_what_is_outside_is_not_drawn() {
             show_scores: false,
             mask_opacity: odd,
         };
-        let mut picture = RgbImage::from_pixel(40, 30, GREY);
+        let mut image = RgbImage::from_pixel(40, 30, GREY);
         let annotator = Annotator::new().with_style(style);
-        annotator.annotate(&mut picture, &[detection(1, "odd", [3.0, 3.0, 30.0, 20.0])]).expect("no masks");
+        annotator.annotate(&mut image, &[detection(1, "odd", [3.0, 3.0, 30.0, 20.0])]).expect("no masks");
     }
 }
 
@@ -180,23 +178,23 @@ fn masks_tint_what_they_cover() {
         .collect();
     let mut masked = detection(2, "x", [20.0, 30.0, 100.0, 90.0]);
     masked.mask = Some(Mask::from_bitmap(&bitmap, width, height).expect("a bitmap of that size"));
-    let picture = annotated(width, height, std::slice::from_ref(&masked));
+    let image = annotated(width, height, std::slice::from_ref(&masked));
     let color = class_color(2);
     let tinted = color.map(|channel| (128.0 + 0.4 * (f32::from(channel) - 128.0)).round() as u8);
-    assert_eq!(picture[(60, 60)], Rgb(tinted));
-    assert_eq!(picture[(110, 95)], GREY);
+    assert_eq!(image[(60, 60)], Rgb(tinted));
+    assert_eq!(image[(110, 95)], GREY);
     // The outline stays where the box is elsewhere.
     masked.bbox = BoundingBox::new(0.0, 0.0, 5.0, 5.0);
-    let picture = annotated(width, height, std::slice::from_ref(&masked));
-    assert_ne!(picture[(19, 60)], GREY, "no outline at the left");
-    assert_ne!(picture[(60, 90)], GREY, "no outline at the bottom");
+    let image = annotated(width, height, std::slice::from_ref(&masked));
+    assert_ne!(image[(19, 60)], GREY, "no outline at the left");
+    assert_ne!(image[(60, 90)], GREY, "no outline at the bottom");
 
     let mut other = RgbImage::from_pixel(width + 1, height, GREY);
     let error = Annotator::new().annotate(&mut other, &[masked]).expect_err("a mask of another size");
     assert_eq!(error.kind(), ErrorKind::Mismatch);
     assert_eq!(
         error.to_string(),
-        "cannot draw the mask of \"x\": expected 121×100 as the picture, got 120×100"
+        "cannot draw the mask of \"x\": expected 121×100 as the image, got 120×100"
     );
     assert!(other.pixels().all(|pixel| *pixel == GREY));
 }
@@ -207,8 +205,8 @@ fn the_highest_score_is_on_top() {
     let mut weak = detection(1, "weak", bbox);
     weak.score = 0.4;
     for order in [[weak.clone(), detection(0, "sure", bbox)], [detection(0, "sure", bbox), weak]] {
-        let picture = annotated(100, 100, &order);
-        assert_eq!(picture[(79, 50)], Rgb(class_color(0)));
+        let image = annotated(100, 100, &order);
+        assert_eq!(image[(79, 50)], Rgb(class_color(0)));
     }
 }
 
@@ -259,12 +257,12 @@ fn colors_differ_and_letters_are_readable_on_them() {
 #[test]
 #[cfg(feature = "fonts")]
 fn text_from_right_to_left_is_drawn_in_its_order() {
-    let mut picture = RgbImage::from_pixel(200, 40, Rgb([255; 3]));
+    let mut image = RgbImage::from_pixel(200, 40, Rgb([255; 3]));
     // A wide letter, followed by narrow ones.
     let (wide, narrow) = ("\u{5e9}", "\u{5d5}");
     let text = format!("{wide}{}", narrow.repeat(6));
-    Annotator::new().draw_caption(&mut picture, &text, [0.0, 0.0, 200.0, 40.0], [0; 3]);
-    let inked: Vec<bool> = (0..200).map(|x| (0..40).any(|y| picture.get_pixel(x, y).0[0] < 100)).collect();
+    Annotator::new().draw_caption(&mut image, &text, [0.0, 0.0, 200.0, 40.0], [0; 3]);
+    let inked: Vec<bool> = (0..200).map(|x| (0..40).any(|y| image.get_pixel(x, y).0[0] < 100)).collect();
     let (first, last) = (inked.iter().position(|i| *i), inked.iter().rposition(|i| *i));
     let (first, last) = (first.expect("it is drawn"), last.expect("it is drawn"));
     let run = |columns: &mut dyn Iterator<Item = usize>| columns.take_while(|x| inked[*x]).count();

@@ -86,7 +86,7 @@ impl VideoSessionOptions {
 /// mask of (4P)² numbers for each, 1.7 MB at 1008 pixels (P = 72), with the memories on the device of the engines if they share
 /// one; in SAM 3.1 of a bucket of up to 16 objects P² × 256, and as much for the image. Features of frames are bounded by [`kept_frames`](VideoSessionOptions::kept_frames): 1024 × P² numbers each, and
 /// (4P)² for each detection, 21 MB and 0.3 MB at 1008 pixels. A video file is read again from its start where a run goes back;
-/// 16 pictures are kept for that. Pushed frames stay in memory, 3 bytes a pixel. All of that is bounded by a
+/// 16 images are kept for that. Pushed frames stay in memory, 3 bytes a pixel. All of that is bounded by a
 /// [`window`](VideoSessionOptions::window): an object then costs 1.7 MB for each of its frames and at most 26 others. For several
 /// classes in one run use a [pipeline](crate::options::PipelineOptions::memory), whose memory is bounded.
 pub struct VideoSession {
@@ -210,13 +210,13 @@ impl VideoSession {
         }
     }
 
-    /// The picture of a frame, of the size of the video.
+    /// The image of a frame, of the size of the video.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no such frame; as [`SessionSource::picture`].
-    pub fn picture(&mut self, frame: usize) -> Result<Image> {
+    /// [`ErrorKind::InvalidArgument`] if there is no such frame; as [`SessionSource::image`].
+    pub fn image(&mut self, frame: usize) -> Result<Image> {
         self.check_frame(frame)?;
-        self.frames.source.picture(frame)
+        self.frames.source.image(frame)
     }
 
     /// Starts over: finds the objects that a text describes on a frame. Runs look for them in every frame.
@@ -244,7 +244,8 @@ impl VideoSession {
     /// others, and hold no frames back: nothing can show that an object is false.
     ///
     /// # Errors
-    /// As [`add_exemplars`](Self::add_exemplars).
+    /// [`ErrorKind::InvalidArgument`] if there is no such frame or the box is outside of it; errors of the source and of the
+    /// graphs, after which the session has to be started over.
     pub fn add_box(&mut self, frame: usize, bbox: BoundingBox) -> Result<TrackedFrame> {
         self.start_over(frame, Prompt::visual("object").with_exemplar(bbox, true), DetectorPrompt::Box)
     }

@@ -90,7 +90,7 @@ impl FromStr for ModelGraph {
     fn from_str(name: &str) -> Result<Self> {
         let wanted = name.replace('-', "_");
         Self::every().find(|graph| graph.name() == wanted).ok_or_else(|| {
-            let names: Vec<_> = Self::every().map(|graph| graph.name()).collect();
+            let names: Vec<_> = Self::every().map(ModelGraph::name).collect();
             let message = format!("graph {name}: no such graph; expected one of {}", names.join(", "));
             Error::invalid_argument(message)
         })

@@ -65,7 +65,7 @@ impl Pipeline {
 }
 
 impl PipelineBuilder {
-    /// The settings and the loaded parts that `run` runs, and the side of the model's pictures.
+    /// The settings and the loaded parts that `run` runs, and the side of the model's images.
     #[cfg(test)]
     pub(super) fn loaded(self) -> Result<(Run, Loaded, usize)> {
         let side = self.detector.model().manifest().imgsz;
@@ -78,7 +78,7 @@ impl PipelineBuilder {
         let run = Run {
             options: PipelineOptions::default(),
             redaction: None,
-            drawing: Box::new(move |picture, outcome| annotator.annotate(picture, &outcome.detections)),
+            drawing: Box::new(move |image, outcome| annotator.annotate(image, &outcome.detections)),
             observer: None,
             cancellation: Cancellation::new(),
             stats: StatsRecorder::new(),
@@ -112,7 +112,7 @@ impl PipelineBuilder {
         /// As [`PipelineOptions::frame_rate`].
         with_frame_rate(frames_per_second: f64) => run.options.frame_rate;
 
-        /// Makes the instances of some classes unrecognisable in the pictures that sinks get, annotated or not.
+        /// Makes the instances of some classes unrecognisable in the images that sinks get, annotated or not.
         with_redaction(redaction: Redaction) => run.redaction;
 
         /// A token to stop early. Frames that were already decoded still reach the sinks.
@@ -122,7 +122,7 @@ impl PipelineBuilder {
         with_stats(stats: StatsRecorder) => run.stats;
     }
 
-    /// Draws results when a sink asks for [`annotated`](crate::sink::Pictures::annotated) pictures. By default
+    /// Draws results when a sink asks for [`annotated`](crate::sink::Images::annotated) images. By default
     /// an [`Annotator`] draws the detections.
     pub fn with_drawing(
         mut self,
@@ -141,12 +141,12 @@ impl PipelineBuilder {
 
     /// Runs a stream to its end: frames from `source`, results to all `sinks`, in order.
     ///
-    /// The sinks run on the calling thread, one after the other; every other stage has its own thread. Pictures are
+    /// The sinks run on the calling thread, one after the other; every other stage has its own thread. Images are
     /// kept and drawn only if a sink asks for them. Every sink is finished, however the run ends. A source that waits for
     /// its next frame does not hold up the end: a second after it, the thread of the source is detached.
     ///
     /// A detector in [low memory](crate::options::DetectorOptions::low_memory) processes groups of frames on the calling thread: 64,
-    /// or fewer whose pictures and features take 256 MiB.
+    /// or fewer whose images and features take 256 MiB.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for invalid options; otherwise the first failure. A

@@ -29,11 +29,11 @@ pub(super) struct Job {
     pub(super) ends_group: bool,
     /// Its place, if the number of frames in flight is limited.
     pub(super) ticket: Option<Ticket>,
-    /// The frame's picture, as long as a stage needs it.
-    pub(super) picture: Option<Image>,
-    /// The frame on a GPU, in place of its picture, until it is preprocessed.
+    /// The frame's image, as long as a stage needs it.
+    pub(super) image: Option<Image>,
+    /// The frame on a GPU, in place of its image, until it is preprocessed.
     pub(super) on_gpu: Option<DeviceFrame>,
-    /// Set if the detector is to search the picture in tiles.
+    /// Set if the detector is to search the image in tiles.
     pub(super) in_tiles: bool,
     /// The frame, reduced, if the camera's motion is estimated.
     pub(super) reduced: Option<ReducedFrame>,
@@ -64,16 +64,16 @@ impl Job {
         self.entered.map_or(Duration::ZERO, |entered| entered.elapsed())
     }
 
-    /// The bytes of its picture and its features.
+    /// The bytes of its image and its features.
     pub(super) fn bytes(&self) -> usize {
-        let picture = self.picture.as_ref().map_or(0, |picture| picture.as_rgb8().len());
-        picture + self.features.as_ref().map_or(0, ImageFeatures::bytes)
+        let image = self.image.as_ref().map_or(0, |image| image.as_rgb8().len());
+        image + self.features.as_ref().map_or(0, ImageFeatures::bytes)
     }
 }
 
 /// Pools of free buffers.
 pub(super) struct Buffers {
-    pub(super) pictures: Pool<Image>,
+    pub(super) images: Pool<Image>,
     pub(super) reduced: Pool<ReducedFrame>,
     /// For each device, in whose memory they may be.
     pub(super) pixels: Vec<Pool<Tensor>>,
@@ -112,7 +112,7 @@ impl Buffers {
     /// Pools that keep at most `capacity` buffers of each kind.
     pub(super) fn new(capacity: usize, devices: usize) -> Self {
         Self {
-            pictures: Pool::new(capacity, Image::default),
+            images: Pool::new(capacity, Image::default),
             reduced: Pool::new(capacity, ReducedFrame::default),
             pixels: (0..devices).map(|_| Pool::new(capacity, Tensor::empty)).collect(),
             features: (0..devices).map(|_| Pool::new(capacity, ImageFeatures::default)).collect(),
@@ -138,7 +138,7 @@ impl Buffers {
 
     /// Returns all buffers of a finished or dropped job.
     pub(super) fn recycle(&self, job: Job) {
-        job.picture.into_iter().for_each(|picture| self.pictures.give(picture));
+        job.image.into_iter().for_each(|image| self.images.give(image));
         job.reduced.into_iter().for_each(|reduced| self.reduced.give(reduced));
         job.pixels.into_iter().for_each(|pixels| self.pixels[job.device].give(pixels));
         job.features.into_iter().for_each(|features| self.features[job.device].give(features));
@@ -148,8 +148,8 @@ impl Buffers {
     }
 
     pub(super) fn recycle_outcome(&self, mut outcome: FrameOutcome) {
-        let pictures = [outcome.clean.take(), outcome.annotated.take()];
-        pictures.into_iter().flatten().for_each(|picture| self.pictures.give(picture));
+        let images = [outcome.clean.take(), outcome.annotated.take()];
+        images.into_iter().flatten().for_each(|image| self.images.give(image));
         self.outcomes.give(outcome);
     }
 }

@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_slow_entrant_is_seen() {
-        // Half a pixel a frame, over the edge of the picture, at dusk.
+        // Half a pixel a frame, over the edge of the image, at dusk.
         let entrant = |frame: usize, x: usize, y: usize| {
             let right = frame.saturating_sub(100) / 2;
             let light = 1.0 - 0.0005 * frame as f32;

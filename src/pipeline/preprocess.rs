@@ -32,8 +32,8 @@ pub(super) struct PreprocessStage {
     watches: Vec<MotionWatch>,
     /// Reduces the frames for the tracker's estimate of the camera's motion.
     camera_motion: bool,
-    /// Set if a later stage needs the picture.
-    keep_picture: bool,
+    /// Set if a later stage needs the image.
+    keep_image: bool,
     shared: Arc<StageLoop>,
 }
 
@@ -49,7 +49,7 @@ impl PreprocessStage {
         preprocessors: Vec<Option<ImagePreprocessor>>,
         options: &PipelineOptions,
         has_memory: bool,
-        keep_picture: bool,
+        keep_image: bool,
         shared: Arc<StageLoop>,
     ) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl PreprocessStage {
             motion: options.motion_gate.clone(),
             watches: Vec::new(),
             camera_motion: options.camera_motion,
-            keep_picture,
+            keep_image,
             shared,
         }
     }
@@ -95,8 +95,8 @@ impl PreprocessStage {
         *until_next = if detect { self.every - 1 } else { until_next.saturating_sub(1) };
         let Some(preprocessor) = &mut self.preprocessors[job.device] else {
             job.in_tiles = detect;
-            if let (true, None, Pixels::View(view)) = (detect, &job.picture, frame) {
-                job.picture = Some(view.to_image()?);
+            if let (true, None, Pixels::View(view)) = (detect, &job.image, frame) {
+                job.image = Some(view.to_image()?);
             }
             return Ok(());
         };
@@ -122,20 +122,20 @@ impl PreprocessStage {
         self.watches[source].look(view, time, is_due)
     }
 
-    /// Preprocesses a source's frame, and returns its picture to the pool unless a later stage needs it. A frame on a GPU is given
-    /// back here, and becomes a picture only then.
-    pub(super) fn run_picture(&mut self, job: &mut Job) -> Result<()> {
-        let mut picture = job.picture.take().expect("the source has put it there");
+    /// Preprocesses a source's frame, and returns its image to the pool unless a later stage needs it. A frame on a GPU is given
+    /// back here, and becomes an image only then.
+    pub(super) fn run_image(&mut self, job: &mut Job) -> Result<()> {
+        let mut image = job.image.take().expect("the source has put it there");
         let done = match job.on_gpu.take() {
             Some(frame) => self
                 .run(job, &Pixels::OnGpu(&frame))
-                .and_then(|()| if self.keep_picture { frame.to_image_into(&mut picture) } else { Ok(()) }),
-            None => self.run(job, &Pixels::View((&picture).into())),
+                .and_then(|()| if self.keep_image { frame.to_image_into(&mut image) } else { Ok(()) }),
+            None => self.run(job, &Pixels::View((&image).into())),
         };
-        if self.keep_picture || job.in_tiles {
-            job.picture = Some(picture);
+        if self.keep_image || job.in_tiles {
+            job.image = Some(image);
         } else {
-            self.shared.buffers.pictures.give(picture);
+            self.shared.buffers.images.give(image);
         }
         done
     }

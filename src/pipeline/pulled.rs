@@ -15,7 +15,7 @@ use super::{FramePolicy, Latency};
 use crate::cancellation::Cancellation;
 use crate::draw::Redaction;
 use crate::outcome::FrameOutcome;
-use crate::sink::{Pictures, Sink};
+use crate::sink::{Images, Sink};
 use crate::source::Source;
 use crate::threads::{Stage, guard};
 use ocelli_error::Result;
@@ -54,8 +54,8 @@ pub(super) fn run(
     let drops = info.live && !info.keeps_newest;
     let policy = options.policy.unwrap_or(if drops { FramePolicy::Latest } else { FramePolicy::All });
     let frame_rate = options.frame_rate.or(info.frame_rate.filter(|rate| rate.is_finite() && *rate > 0.0));
-    let pictures = sinks.iter().map(Sink::pictures).fold(Pictures::default(), |all, one| all | one);
-    let draws = pictures != Pictures::default();
+    let images = sinks.iter().map(Sink::images).fold(Images::default(), |all, one| all | one);
+    let draws = images != Images::default();
 
     let latency = options.latency.unwrap_or(if info.live { Latency::Balanced } else { Latency::Throughput });
     let in_turn = options.sequential || low_memory || latency == Latency::Low;
@@ -81,7 +81,7 @@ pub(super) fn run(
         }
         queues.push(queue(Stage::Sinks, depth, FramePolicy::All));
     }
-    // Frames in every queue and every stage, each with a second picture to draw into.
+    // Frames in every queue and every stage, each with a second image to draw into.
     let buffers = 2 * (depth + 1) * (queues.len() + 1);
     let mut shared = StageLoop::new(queues, buffers, devices, stats, cancellation);
     // Before the backbone the newest frame replaces older ones for as long as there is no room.
@@ -93,9 +93,9 @@ pub(super) fn run(
     let _woken = shared.wake_on_cancel();
 
     let (mut preprocess, on_devices, track) = into_stages(loaded, &options, frame_rate, draws, &shared);
-    let draw = draws.then(|| DrawStage { drawing, pictures, redaction, shared: shared.clone() });
+    let draw = draws.then(|| DrawStage { drawing, images, redaction, shared: shared.clone() });
     let mut output = Output { sinks, observer, shared: &shared };
-    let mut stages = vec![StageWork::each(Stage::Preprocess, move |job| preprocess.run_picture(job))];
+    let mut stages = vec![StageWork::each(Stage::Preprocess, move |job| preprocess.run_image(job))];
     stages.extend(work_of(on_devices, track, low_memory));
     if let Some(mut draw) = draw {
         stages.push(StageWork::each(Stage::Draw, move |job| draw.run(job)));

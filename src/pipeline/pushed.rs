@@ -110,7 +110,8 @@ impl Pipeline {
     /// As [`push`](Self::push), but never waits: returns `None` if there is no room, or if another thread is pushing.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the frame's buffer is too short, and after
+    /// [`close`](Self::close); [`Cancelled`](crate::ErrorKind::Cancelled); the error that ended the pipeline.
     pub fn try_push(&self, frame: FrameView<'_>) -> Result<Option<u64>> {
         let mut front = match self.front.try_lock() {
             Ok(front) => front,
@@ -180,7 +181,8 @@ impl Pipeline {
     /// [ended](Self::is_ended).
     ///
     /// # Errors
-    /// As [`try_recv`](Self::try_recv).
+    /// [`Cancelled`](crate::ErrorKind::Cancelled); the error that ended the pipeline, once all earlier results have been
+    /// received.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<FrameOutcome>> {
         let shared = &self.shared;
         if let Some(job) = self.results().pop_timeout(timeout, || !shared.is_stopping()) {
@@ -198,7 +200,8 @@ impl Pipeline {
     /// results have been received.
     ///
     /// # Errors
-    /// As [`try_recv`](Self::try_recv).
+    /// [`Cancelled`](crate::ErrorKind::Cancelled); the error that ended the pipeline, once all earlier results have been
+    /// received.
     pub fn recv(&self) -> Result<Option<FrameOutcome>> {
         self.recv_timeout(Duration::MAX)
     }

@@ -112,7 +112,7 @@ fn read(source: &mut impl Source, shared: &StageLoop) -> Option<Job> {
     if has_ended() {
         return None;
     }
-    let mut frame = Frame { image: shared.buffers.pictures.take(), gpu: shared.gpu, ..Frame::default() };
+    let mut frame = Frame { image: shared.buffers.images.take(), gpu: shared.gpu, ..Frame::default() };
     let start = Instant::now();
     let found = guard(Stage::Source, || source.read_into(&mut frame));
     if has_ended() {
@@ -132,7 +132,7 @@ fn read(source: &mut impl Source, shared: &StageLoop) -> Option<Job> {
     shared.stats.stage(Stage::Source, entered.duration_since(start));
     shared.stats.frame_in(entered);
     let mut job = shared.buffers.job(frame.index, frame.time, frame.size(), entered);
-    (job.picture, job.on_gpu) = (Some(frame.image), frame.on_gpu);
+    (job.image, job.on_gpu) = (Some(frame.image), frame.on_gpu);
     let is_live = source.info().live && frame.origin.is_none();
     job.outcome.captured = frame.captured.or_else(|| is_live.then(SystemTime::now));
     (job.outcome.file, job.outcome.origin) = (frame.file, frame.origin);

@@ -26,12 +26,12 @@ use crate::detector::{
 use crate::draw::Redaction;
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
-use crate::sink::Pictures;
+use crate::sink::Images;
 use crate::threads::Stage;
-use crate::tiles::WholePicture;
+use crate::tiles::WholeImage;
 use ocelli_error::Result;
 
-/// Draws results into a picture.
+/// Draws results into an image.
 pub(super) type Drawing = Box<dyn FnMut(&mut image::RgbImage, &FrameOutcome) -> Result<()> + Send>;
 
 /// The loaded parts of a pipeline.
@@ -128,13 +128,13 @@ pub(super) fn queues_of(
     backbones.chain(decoders).chain(in_order.then(|| queue(Stage::Track, FramePolicy::All))).collect()
 }
 
-/// The stages from a frame to its results, those between preprocessing and tracking once for each device; `keep_picture` if
-/// a later stage needs the picture.
+/// The stages from a frame to its results, those between preprocessing and tracking once for each device; `keep_image` if
+/// a later stage needs the image.
 pub(super) fn into_stages(
     Loaded { devices, labels, memory, .. }: Loaded,
     options: &PipelineOptions,
     frame_rate: Option<f64>,
-    keep_picture: bool,
+    keep_image: bool,
     shared: &Arc<StageLoop>,
 ) -> (PreprocessStage, Vec<OnDevice>, Track) {
     let classes = labels.len();
@@ -152,7 +152,7 @@ pub(super) fn into_stages(
             decoder,
             tiles,
             mask_side,
-            keep_picture,
+            keep_image,
             prompts,
             appearance: options.appearance,
             slots: options.class_budget.filter(|&slots| slots < classes),
@@ -162,7 +162,7 @@ pub(super) fn into_stages(
         on_devices.push((BackboneStage { backbone, wanted, shared: shared.clone() }, decode));
     }
     let preprocess =
-        PreprocessStage::new(preprocessors, options, memory.is_some(), keep_picture, shared.clone());
+        PreprocessStage::new(preprocessors, options, memory.is_some(), keep_image, shared.clone());
     if let Some(memory) = memory {
         let track = MemoryStage::new(memory, labels, shared.clone());
         return (preprocess, on_devices, Track::Memory(Box::new(track)));
@@ -226,8 +226,8 @@ pub(super) struct DecodeStage {
     tiles: Option<(TiledSearch, ImageEncoder)>,
     /// The side of the masks, if a tracker by memory takes them.
     mask_side: Option<usize>,
-    /// Set if a later stage needs the picture.
-    keep_picture: bool,
+    /// Set if a later stage needs the image.
+    keep_image: bool,
     prompts: EmbeddedPrompts,
     /// Tells the tracker what the detections look like.
     appearance: bool,
@@ -275,15 +275,15 @@ impl DecodeStage {
     fn search(&mut self, job: &mut Job) -> Result<()> {
         let (Some((search, encoder)), true) = (&mut self.tiles, job.in_tiles) else { return Ok(()) };
         let start = Instant::now();
-        let picture = job.picture.take().expect("it was kept because it is searched in tiles");
+        let image = job.image.take().expect("it was kept because it is searched in tiles");
         let stages = (encoder, &mut self.decoder);
-        let found = WholePicture::new(&picture)
+        let found = WholeImage::new(&image)
             .and_then(|mut whole| search.detect(stages, &mut whole, &self.prompts, &mut job.outcome.times))?;
         job.outcome.detections = found.items;
-        if self.keep_picture {
-            job.picture = Some(picture);
+        if self.keep_image {
+            job.image = Some(image);
         } else {
-            self.shared.buffers.pictures.give(picture);
+            self.shared.buffers.images.give(image);
         }
         self.shared.stats.stage(Stage::Decode, start.elapsed());
         Ok(())
@@ -415,10 +415,10 @@ impl Stream {
     }
 }
 
-/// Produces the pictures that the sinks ask for.
+/// Produces the images that the sinks ask for.
 pub(super) struct DrawStage {
     pub(super) drawing: Drawing,
-    pub(super) pictures: Pictures,
+    pub(super) images: Images,
     pub(super) redaction: Option<Redaction>,
     pub(super) shared: Arc<StageLoop>,
 }
@@ -426,24 +426,24 @@ pub(super) struct DrawStage {
 impl DrawStage {
     pub(super) fn run(&mut self, job: &mut Job) -> Result<()> {
         let start = Instant::now();
-        let mut picture = job.picture.take().expect("it was kept because sinks need it");
+        let mut image = job.image.take().expect("it was kept because sinks need it");
         let outcome = &mut job.outcome;
         if let Some(redaction) = &mut self.redaction {
-            let mut pixels = picture.into_rgb_image();
+            let mut pixels = image.into_rgb_image();
             redaction.apply(&mut pixels, outcome);
-            picture = pixels.into();
+            image = pixels.into();
         }
-        if !self.pictures.annotated {
-            outcome.clean = Some(picture);
+        if !self.images.annotated {
+            outcome.clean = Some(image);
             return Ok(());
         }
-        let canvas = if self.pictures.clean {
-            let mut copy = self.shared.buffers.pictures.take();
-            copy.reset_rgb8(picture.width(), picture.height())?.copy_from_slice(picture.as_rgb8());
-            outcome.clean = Some(picture);
+        let canvas = if self.images.clean {
+            let mut copy = self.shared.buffers.images.take();
+            copy.reset_rgb8(image.width(), image.height())?.copy_from_slice(image.as_rgb8());
+            outcome.clean = Some(image);
             copy
         } else {
-            picture
+            image
         };
         let mut canvas = canvas.into_rgb_image();
         (self.drawing)(&mut canvas, outcome)?;

@@ -1,4 +1,4 @@
-//! One object of a picture, shown by clicks, a box or a mask.
+//! One object of an image, shown by clicks, a box or a mask.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ const MAX_LOGIT: f32 = 32.0;
 const CORNERS: [i64; 2] = [2, 3];
 const NO_POINT: i64 = -1;
 
-/// One object in a picture, for [`Detector::segment`](crate::Detector::segment): points on it and beside it, a box around it,
-/// a mask, or several of these. Coordinates are in pixels of the picture.
+/// One object in an image, for [`Detector::segment`](crate::Detector::segment): points on it and beside it, a box around it,
+/// a mask, or several of these. Coordinates are in pixels of the image.
 ///
 /// ```
 /// use ocelli::ObjectPrompt;
@@ -72,13 +72,13 @@ impl ObjectPrompt {
         self
     }
 
-    /// Sets the box around the object. It is clipped to the picture.
+    /// Sets the box around the object. It is clipped to the image.
     pub fn with_box(mut self, bbox: BoundingBox) -> Self {
         self.bbox = Some(bbox);
         self
     }
 
-    /// Sets a rough mask of the object, as large as the picture.
+    /// Sets a rough mask of the object, as large as the image.
     pub fn with_mask(mut self, mask: Mask) -> Self {
         self.mask = Some(MaskPrompt::Pixels(mask));
         self
@@ -95,29 +95,29 @@ impl ObjectPrompt {
         &self.label
     }
 
-    /// Checks the prompt for a picture of `size` (width, height), as [`Detector::segment`](crate::Detector::segment) does.
+    /// Checks the prompt for an image of `size` (width, height), as [`Detector::segment`](crate::Detector::segment) does.
     ///
     /// # Errors
     /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a point, the box or the mask does not fit the
-    /// picture, or if nothing shows what the
+    /// image, or if nothing shows what the
     /// object is: no positive point, no box and no mask.
     pub fn check(&self, size: (u32, u32)) -> Result<()> {
         let (width, height) = (size.0 as f32, size.1 as f32);
-        let of_picture = format!("the picture of {width} × {height} pixels");
+        let of_image = format!("the image of {width} × {height} pixels");
         // Not a number is outside.
         let is_outside =
             |point: &&Point| !((0.0..width).contains(&point.x) && (0.0..height).contains(&point.y));
         if let Some(Point { x, y, .. }) = self.points.iter().find(is_outside) {
-            return Err(self.invalid(format!("point {x},{y} is outside {of_picture}")));
+            return Err(self.invalid(format!("point {x},{y} is outside {of_image}")));
         }
         if let Some(b) = self.bbox.filter(|b| !b.is_finite() || !b.clip_to(width, height).has_area()) {
             let b = format!("box {},{},{},{}", b.x1, b.y1, b.x2, b.y2);
-            return Err(self.invalid(format!("{b} has no pixel of {of_picture}; expected x1,y1,x2,y2")));
+            return Err(self.invalid(format!("{b} has no pixel of {of_image}; expected x1,y1,x2,y2")));
         }
         match &self.mask {
             Some(MaskPrompt::Pixels(mask)) if (mask.width(), mask.height()) != size => {
                 let mask = format!("the mask prompt has {} × {} pixels", mask.width(), mask.height());
-                return Err(self.invalid(format!("{mask}: expected those of {of_picture}")));
+                return Err(self.invalid(format!("{mask}: expected those of {of_image}")));
             }
             Some(MaskPrompt::Pixels(mask)) if mask.area() == 0 => {
                 return Err(self.invalid("the mask prompt is empty".into()));
@@ -203,13 +203,13 @@ mod tests {
         let cases = [
             (object(), "add a positive point, a box or a mask"),
             (object().with_point(5.0, 5.0, false), "add a positive point, a box or a mask"),
-            (object().with_point(200.0, 5.0, true), "point 200,5 is outside the picture of 200 × 50 pixels"),
+            (object().with_point(200.0, 5.0, true), "point 200,5 is outside the image of 200 × 50 pixels"),
             (object().with_point(5.0, 5.0, true).with_point(5.0, -1.0, false), "point 5,-1 is outside"),
             (object().with_point(f32::NAN, 5.0, true), "point NaN,5 is outside"),
             (object().with_box(BoundingBox::new(200.0, 0.0, 210.0, 9.0)), "box 200,0,210,9 has no pixel"),
             (object().with_box(BoundingBox::new(9.0, 0.0, 3.0, 9.0)), "expected x1,y1,x2,y2"),
             (object().with_box(BoundingBox::new(0.0, 0.0, f32::INFINITY, 9.0)), "box 0,0,inf,9"),
-            (object().with_mask(mask(50, 200, 1)), "has 50 × 200 pixels: expected those of the picture"),
+            (object().with_mask(mask(50, 200, 1)), "has 50 × 200 pixels: expected those of the image"),
             (object().with_mask(mask(200, 50, 0)), "the mask prompt is empty"),
             (
                 object().with_logits(LogitMask::new(3, 2, vec![1.0; 6]).expect("six")),
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn prompts_are_scaled_to_the_input_of_the_model() {
-        let encode = |prompt: ObjectPrompt| prompt.encode(SIZE, 100, 2).expect("it fits the picture");
+        let encode = |prompt: ObjectPrompt| prompt.encode(SIZE, 100, 2).expect("it fits the image");
         let points = encode(object().with_point(20.0, 5.0, true).with_point(199.0, 0.0, false));
         assert_eq!(points.points, [[10.0, 10.0], [99.5, 0.0]]);
         assert_eq!((points.labels, points.is_ambiguous, points.mask), (vec![1, 0], false, None));

@@ -1,11 +1,11 @@
-//! A picture of each instance, cut out of the frame.
+//! An image of each instance, cut out of the frame.
 
 use std::path::{Path, PathBuf};
 
 use ocelli_tracking::BoundingBox;
 
-use super::picture::{check_folder, write_picture};
-use super::{Pictures, Sink};
+use super::image_files::{check_folder, write_image};
+use super::{Images, Sink};
 use crate::atomic_file::create_folder;
 use crate::detection::Detection;
 use crate::image::{Image, ImageView};
@@ -15,7 +15,7 @@ use ocelli_error::Result;
 /// Longer names are truncated; file systems allow 255 bytes.
 const MAX_NAME_BYTES: usize = 80;
 
-/// Writes a picture of each instance: `dog/track-0007/000123.jpg` for tracks, one folder per track, or
+/// Writes an image of each instance: `dog/track-0007/000123.jpg` for tracks, one folder per track, or
 /// `dog/000123-0.jpg` for detections. File names contain the frame's index.
 #[derive(Debug)]
 pub struct Crops {
@@ -24,7 +24,7 @@ pub struct Crops {
 }
 
 impl Crops {
-    /// Crops tracks, or detections if `of_tracks` is false, into a folder, which is created with the first picture.
+    /// Crops tracks, or detections if `of_tracks` is false, into a folder, which is created with the first image.
     ///
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) if `folder` is a file.
@@ -45,8 +45,8 @@ impl Crops {
     }
 
     /// Writes the pixels that a box touches.
-    fn write_crop(&mut self, picture: &Image, bbox: BoundingBox, folder: &Path, name: &str) -> Result<()> {
-        let (width, height) = (picture.width(), picture.height());
+    fn write_crop(&mut self, image: &Image, bbox: BoundingBox, folder: &Path, name: &str) -> Result<()> {
+        let (width, height) = (image.width(), image.height());
         let visible = bbox.clip_to(width as f32, height as f32);
         if !visible.has_area() {
             return Ok(());
@@ -55,21 +55,21 @@ impl Crops {
         let (left, top) = (x1.floor() as u32, y1.floor() as u32);
         let (right, bottom) = ((x2.ceil() as u32).min(width), (y2.ceil() as u32).min(height));
         let (width, height) = (right - left, bottom - top);
-        let stride = 3 * picture.width() as usize;
+        let stride = 3 * image.width() as usize;
         let start = top as usize * stride + 3 * left as usize;
-        let cut = ImageView::with_stride(width, height, stride, &picture.as_rgb8()[start..])?;
+        let cut = ImageView::with_stride(width, height, stride, &image.as_rgb8()[start..])?;
         create_folder(folder)?;
-        write_picture(&folder.join(name), cut)
+        write_image(&folder.join(name), cut)
     }
 }
 
 impl Sink for Crops {
-    fn pictures(&self) -> Pictures {
-        Pictures::CLEAN
+    fn images(&self) -> Images {
+        Images::CLEAN
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
-        let Some(picture) = &outcome.clean else { return Ok(()) };
+        let Some(image) = &outcome.clean else { return Ok(()) };
         let label = |class: usize| outcome.labels.get(class).map_or("unknown", |label| label);
         let frame = outcome.index;
         if self.of_tracks {
@@ -78,10 +78,10 @@ impl Sink for Crops {
                     .folder
                     .join(folder_name(label(track.class_id)))
                     .join(format!("track-{:04}", track.id));
-                self.write_crop(picture, track.bbox, &folder, &format!("{frame:06}.jpg"))?;
+                self.write_crop(image, track.bbox, &folder, &format!("{frame:06}.jpg"))?;
             }
         } else {
-            self.write_detections(picture, &format!("{frame:06}"), &outcome.detections)?;
+            self.write_detections(image, &format!("{frame:06}"), &outcome.detections)?;
         }
         Ok(())
     }
@@ -140,6 +140,6 @@ mod tests {
         let size = |name: &str| Image::open(folder.path().join(name)).map(|i| (i.width(), i.height())).ok();
         assert_eq!(size("dog/000005-0.jpg"), Some((4, 1)));
         assert_eq!(size("dog/000005-1.jpg"), Some((10, 8)));
-        assert_eq!(size("dog/000005-2.jpg"), None, "the box is outside the picture");
+        assert_eq!(size("dog/000005-2.jpg"), None, "the box is outside the image");
     }
 }

@@ -1,7 +1,7 @@
 //! The annotated frames of several sources side by side.
 
-use super::picture::letterboxed;
-use super::{Pictures, Sink};
+use super::image_files::letterboxed;
+use super::{Images, Sink};
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
 use ocelli_error::{Error, Result};
@@ -12,10 +12,10 @@ const MAX_WIDTH: u32 = 1920;
 /// Rates and times are rounded.
 const SLACK: Duration = Duration::from_millis(1);
 
-/// Passes on the newest annotated frames of several sources as one picture, in columns and rows.
+/// Passes on the newest annotated frames of several sources as one image, in columns and rows.
 ///
 /// The grid has as many columns as rows, or one more. All cells are as large as the [first](Grid::with_frame_size) source's
-/// frames, or smaller if the grid would be wider than 1920 pixels; a frame is scaled to fit into its cell. The inner sinks get a picture for each frame interval,
+/// frames, or smaller if the grid would be wider than 1920 pixels; a frame is scaled to fit into its cell. The inner sinks get an image for each frame interval,
 /// without detections: its time is the latest of all sources.
 #[derive(Default)]
 pub struct Grid<'s> {
@@ -24,7 +24,7 @@ pub struct Grid<'s> {
     rows: u32,
     interval: Duration,
     cell: Option<(u32, u32)>,
-    picture: Image,
+    image: Image,
     time: Duration,
     written: Option<(u64, Duration)>,
     /// Set while the grid shows a frame that was not passed on.
@@ -32,7 +32,7 @@ pub struct Grid<'s> {
 }
 
 impl<'s> Grid<'s> {
-    /// A grid of `sources` cells for sinks of annotated pictures, with `frame_rate` pictures a second.
+    /// A grid of `sources` cells for sinks of annotated images, with `frame_rate` images a second.
     ///
     /// # Errors
     /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) without a source, or if the frame rate is not
@@ -70,24 +70,24 @@ impl<'s> Grid<'s> {
         let (width, height) = self.cell.unwrap_or_else(|| self.cell_for(frame.width(), frame.height()));
         self.cell = Some((width, height));
         let size = (width * self.columns, height * self.rows);
-        if (self.picture.width(), self.picture.height()) != size {
-            self.picture = Image::filled(size.0, size.1, [0; 3])?;
+        if (self.image.width(), self.image.height()) != size {
+            self.image = Image::filled(size.0, size.1, [0; 3])?;
         }
         let (left, top) = (number % self.columns * width, number / self.columns * height);
-        self.picture.place(&letterboxed(frame, (width, height))?, [left, top, width, height]);
+        self.image.place(&letterboxed(frame, (width, height))?, [left, top, width, height]);
         Ok(())
     }
 
     fn pass_on(&mut self) -> Result<()> {
-        if self.picture.width() == 0 {
+        if self.image.width() == 0 {
             return Ok(());
         }
         let index = self.written.map_or(0, |(index, _)| index + 1);
         let outcome = FrameOutcome {
             index,
             time: self.time,
-            size: (self.picture.width(), self.picture.height()),
-            annotated: Some(self.picture.clone()),
+            size: (self.image.width(), self.image.height()),
+            annotated: Some(self.image.clone()),
             ..FrameOutcome::default()
         };
         self.written = Some((index, self.time));
@@ -97,16 +97,16 @@ impl<'s> Grid<'s> {
 }
 
 impl Sink for Grid<'_> {
-    fn pictures(&self) -> Pictures {
-        Pictures::ANNOTATED
+    fn images(&self) -> Images {
+        Images::ANNOTATED
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
-        let Some(picture) = &outcome.annotated else { return Ok(()) };
+        let Some(image) = &outcome.annotated else { return Ok(()) };
         self.time = self.time.max(outcome.time);
         let number = outcome.origin.as_ref().map_or(0, |origin| origin.number);
         if number < (self.columns * self.rows) as usize {
-            self.place(number as u32, picture)?;
+            self.place(number as u32, image)?;
             self.changed = true;
         }
         let interval = self.interval.saturating_sub(SLACK);
@@ -160,8 +160,8 @@ mod tests {
         grid.finish().expect("it is finished");
         let kept = kept.lock().expect("no test panics while it holds it");
         let times: Vec<u128> = kept.iter().map(|outcome| outcome.time.as_millis()).collect();
-        assert_eq!(times, [0, 100, 200, 250], "a picture each tenth of a second, and the last");
-        let last = kept[3].annotated.as_ref().expect("it is a picture");
+        assert_eq!(times, [0, 100, 200, 250], "an image each tenth of a second, and the last");
+        let last = kept[3].annotated.as_ref().expect("it is an image");
         assert_eq!((last.width(), last.height()), (80, 40));
         let level = |x: usize, y: usize| last.as_rgb8()[3 * (80 * y + x)];
         // The third is upright, and the fourth cell empty.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use png::{BitDepth, ColorType};
 
 use super::Sink;
+use super::image_files::check_folder;
 use super::objects::objects;
-use super::picture::check_folder;
 use crate::atomic_file::{create_folder, write_atomically};
 use crate::draw::track_color;
 use crate::outcome::FrameOutcome;
@@ -91,10 +91,10 @@ mod tests {
                 read_mask_png(&target.join(format!("{:05}.png", outcome.index))).expect("it was written");
             let areas: Vec<_> = read.iter().map(|(id, mask)| (*id, mask.area())).collect();
             assert_eq!(areas, expected, "frame {}", outcome.index);
-            let picture = image::open(target.join(format!("{:05}.png", outcome.index))).expect("a picture");
-            assert_eq!((picture.width(), picture.height()), (6, 4));
+            let image = image::open(target.join(format!("{:05}.png", outcome.index))).expect("an image");
+            assert_eq!((image.width(), image.height()), (6, 4));
             if outcome.index == 3 {
-                assert_eq!(picture.to_rgb8().get_pixel(5, 3).0, track_color(1), "the colour of the track");
+                assert_eq!(image.to_rgb8().get_pixel(5, 3).0, track_color(1), "the colour of the track");
             }
         }
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::str::FromStr;
 
 use super::lines::write_error;
-use super::{Pictures, Sink};
+use super::{Images, Sink};
 use crate::frame_view::swap_red_and_blue;
 use crate::outcome::FrameOutcome;
 use ocelli_error::{Error, Result};
@@ -50,13 +50,13 @@ impl<W: Write + Send> RawWriter<W> {
 }
 
 impl<W: Write + Send> Sink for RawWriter<W> {
-    fn pictures(&self) -> Pictures {
-        Pictures::ANNOTATED
+    fn images(&self) -> Images {
+        Images::ANNOTATED
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
-        let Some(picture) = &outcome.annotated else { return Ok(()) };
-        let size = (picture.width(), picture.height());
+        let Some(image) = &outcome.annotated else { return Ok(()) };
+        let size = (image.width(), image.height());
         let first = *self.size.get_or_insert(size);
         if first != size {
             return Err(Error::mismatch(format!(
@@ -64,7 +64,7 @@ impl<W: Write + Send> Sink for RawWriter<W> {
                 outcome.index, self.name, size.0, size.1, first.0, first.1
             )));
         }
-        let rgb = picture.as_rgb8();
+        let rgb = image.as_rgb8();
         let bytes = match self.order {
             RawOrder::Rgb => rgb,
             RawOrder::Bgr => {

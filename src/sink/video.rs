@@ -7,8 +7,8 @@ use std::time::Duration;
 use ocelli_opencv::{Ffmpeg, Recording, Writer, remux};
 use tempfile::NamedTempFile;
 
-use super::picture::letterboxed;
-use super::{Pictures, Sink};
+use super::image_files::letterboxed;
+use super::{Images, Sink};
 use crate::atomic_file::{part_of, without_temporary_name};
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
@@ -46,7 +46,7 @@ const ENCODERS: [(&str, &[&str]); 8] = [
 ];
 /// Frame rates that a container can store.
 const VIDEO_RATES: RangeInclusive<f64> = 0.01..=1000.0;
-/// Encoders reject smaller pictures.
+/// Encoders reject smaller images.
 const LEAST_SIDE: u32 = 16;
 
 /// The encoding of annotated frames.
@@ -202,7 +202,7 @@ impl VideoFile {
                         refuse(ErrorKind::Unavailable, &why).about("codec")
                     }
                     None => {
-                        let instead = "try .avi, or pictures such as out/%06d.png";
+                        let instead = "try .avi, or images such as out/%06d.png";
                         refuse(ErrorKind::Unavailable, &format!("cannot write a video, {failed}; {instead}"))
                     }
                 }
@@ -217,9 +217,9 @@ impl VideoFile {
         Error::new(ErrorKind::Io, format!("cannot write, {}: {why}", shown(&self.target)))
     }
 
-    fn start(&self, picture: &Image) -> Result<OpenFile> {
+    fn start(&self, image: &Image) -> Result<OpenFile> {
         let even = |side: u32| side.max(LEAST_SIDE).next_multiple_of(2);
-        let size = (even(picture.width()), even(picture.height()));
+        let size = (even(image.width()), even(image.height()));
         let recording = Recording {
             name: self.part.as_ref().map_or(&*self.target, NamedTempFile::path),
             is_stream: self.part.is_none(),
@@ -243,16 +243,16 @@ impl VideoFile {
         }
         let row_bytes = 3 * size.0 as usize;
         let encoded = vec![0; row_bytes * size.1 as usize];
-        Ok(OpenFile { writer, encoded, row_bytes, size: (picture.width(), picture.height()) })
+        Ok(OpenFile { writer, encoded, row_bytes, size: (image.width(), image.height()) })
     }
 
     fn take(&mut self, outcome: &FrameOutcome) -> Result<()> {
-        let Some(picture) = &outcome.annotated else { return Ok(()) };
+        let Some(image) = &outcome.annotated else { return Ok(()) };
         let mut open = match self.open.take() {
             Some(open) => open,
-            None => self.start(picture)?,
+            None => self.start(image)?,
         };
-        open.fill(picture)?;
+        open.fill(image)?;
         let written = open.writer.write(&open.encoded, outcome.time);
         self.open = Some(open);
         written.map_err(|why| self.cannot(why))
@@ -279,26 +279,26 @@ impl VideoFile {
 }
 
 impl OpenFile {
-    /// Converts a picture to the encoder's input.
-    fn fill(&mut self, picture: &Image) -> Result<()> {
+    /// Converts an image to the encoder's input.
+    fn fill(&mut self, image: &Image) -> Result<()> {
         let fitted;
-        let picture = if (picture.width(), picture.height()) == self.size {
-            picture
+        let image = if (image.width(), image.height()) == self.size {
+            image
         } else {
-            fitted = letterboxed(picture, self.size)?;
+            fitted = letterboxed(image, self.size)?;
             &fitted
         };
         let Self { encoded: bytes, row_bytes, .. } = self;
         let row_bytes = *row_bytes;
         let mut rows = bytes.chunks_exact_mut(row_bytes);
-        for (to, from) in (&mut rows).zip(picture.view().rows()) {
-            let (picture, padding) = to.split_at_mut(from.len());
-            picture.copy_from_slice(from);
-            let last = [picture[picture.len() - 3], picture[picture.len() - 2], picture[picture.len() - 1]];
+        for (to, from) in (&mut rows).zip(image.view().rows()) {
+            let (image, padding) = to.split_at_mut(from.len());
+            image.copy_from_slice(from);
+            let last = [image[image.len() - 3], image[image.len() - 2], image[image.len() - 1]];
             padding.chunks_exact_mut(3).for_each(|pixel| pixel.copy_from_slice(&last));
         }
         drop(rows);
-        let height = picture.height() as usize;
+        let height = image.height() as usize;
         for row in height..bytes.len() / row_bytes {
             bytes.copy_within((height - 1) * row_bytes..height * row_bytes, row * row_bytes);
         }
@@ -339,8 +339,8 @@ fn try_encoder(library: Ffmpeg, path: &Path, muxer: &str, encoder: &str) -> ocel
 }
 
 impl Sink for VideoFile {
-    fn pictures(&self) -> Pictures {
-        Pictures::ANNOTATED
+    fn images(&self) -> Images {
+        Images::ANNOTATED
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Annotated frames in a window.
 
-use super::{Pictures, Sink};
+use super::{Images, Sink};
 use crate::cancellation::Cancellation;
 use crate::frame_view::swap_red_and_blue;
 use crate::outcome::FrameOutcome;
@@ -68,10 +68,10 @@ struct Window {
 
 impl Window {
     fn show(&mut self, outcome: &FrameOutcome) -> ocelli_opencv::Result<()> {
-        let Some(picture) = &outcome.annotated else { return Ok(()) };
-        let (width, height) = (picture.width(), picture.height());
-        self.shown.resize(picture.as_rgb8().len(), 0);
-        swap_red_and_blue(picture.as_rgb8(), &mut self.shown);
+        let Some(image) = &outcome.annotated else { return Ok(()) };
+        let (width, height) = (image.width(), image.height());
+        self.shown.resize(image.as_rgb8().len(), 0);
+        swap_red_and_blue(image.as_rgb8(), &mut self.shown);
         let window = match &mut self.open {
             Some(window) => window,
             None => {
@@ -97,8 +97,8 @@ impl Window {
 }
 
 impl Sink for Window {
-    fn pictures(&self) -> Pictures {
-        Pictures::ANNOTATED
+    fn images(&self) -> Images {
+        Images::ANNOTATED
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {

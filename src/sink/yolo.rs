@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::Sink;
-use super::picture::check_folder;
+use super::image_files::check_folder;
 use crate::atomic_file::{create_folder, write_atomically};
 use crate::detection::Detection;
 use crate::outcome::FrameOutcome;
 use ocelli_error::Result;
 
 /// Writes a text file for each frame, `000123.txt`, with a line `class cx cy w h` for each detection: the class id and the
-/// box as shares of the picture's sides. A frame in which nothing was found has an empty file; one in which the detector did
+/// box as shares of the image's sides. A frame in which nothing was found has an empty file; one in which the detector did
 /// not run has none.
 ///
 /// For data sets, which also need `data.yaml` and a record of what was written, use `ocelli label`.
@@ -29,7 +29,7 @@ impl YoloLabels {
         Ok(Self { folder: check_folder(folder)? })
     }
 
-    /// Writes `NAME.txt` for a picture of `width` × `height` pixels and returns its path.
+    /// Writes `NAME.txt` for an image of `width` × `height` pixels and returns its path.
     ///
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) if it cannot be written.
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn boxes_are_shares_of_the_picture() {
+    fn boxes_are_shares_of_the_image() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut labels = YoloLabels::create(&folder.path().join("labels")).expect("no such file yet");
         let mut outcome = FrameOutcome { index: 6, size: (200, 100), ..FrameOutcome::default() };

@@ -1,4 +1,4 @@
-//! A band of rows of a picture that is read from the top to the bottom.
+//! A band of rows of an image that is read from the top to the bottom.
 
 use super::{Region, Regions, part_of};
 use crate::frame_view::FrameView;
@@ -18,12 +18,12 @@ pub(super) struct Band<R> {
     first: u32,
     /// [row, width, rgb]
     data: Vec<u8>,
-    /// The picture with a reduced width, and this width.
+    /// The image with a reduced width, and this width.
     reduced: Option<(u32, Image)>,
 }
 
 impl<R: FileRows> Band<R> {
-    /// A band of a picture whose rows were not read yet.
+    /// A band of an image whose rows were not read yet.
     pub(super) fn new(rows: NamedRows<R>) -> Self {
         Self { rows, first: 0, data: Vec::new(), reduced: None }
     }

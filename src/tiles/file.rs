@@ -1,4 +1,4 @@
-//! A picture file of any size, read in parts where its format allows.
+//! An image file of any size, read in parts where its format allows.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -14,12 +14,12 @@ use ocelli_images::rows::{FileRows, NamedRows, PngRows, Refused, TiffRows, is_ti
 
 pub use ocelli_images::rows::MAX_TILED_PIXELS;
 
-/// A picture file for a search in tiles.
+/// An image file for a search in tiles.
 ///
-/// A PNG is decoded row by row, and a TIFF by its strips or tiles: in memory are the rows of one row of tiles, and the picture in
+/// A PNG is decoded row by row, and a TIFF by its strips or tiles: in memory are the rows of one row of tiles, and the image in
 /// the width of the model's input. The rest is decoded at once: JPEG and the other formats, interlaced PNG, files with an EXIF
 /// orientation, and TIFF with separate planes or rare sample formats; this takes three bytes for each pixel.
-pub struct PictureFile(Source);
+pub struct TiledImage(Source);
 
 enum Source {
     /// Read in parts.
@@ -27,7 +27,7 @@ enum Source {
     Whole(Image),
 }
 
-impl PictureFile {
+impl TiledImage {
     /// Opens a file and reads its header; a file that is not read in parts is decoded.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ fn in_rows<R: FileRows + Send + 'static>(
     Ok(Box::new(Band::new(NamedRows { rows, name: name.to_owned() })))
 }
 
-impl Regions for PictureFile {
+impl Regions for TiledImage {
     fn size(&self) -> (u32, u32) {
         match &self.0 {
             Source::Rows(band) => band.size(),
@@ -101,8 +101,8 @@ impl Regions for PictureFile {
     }
 }
 
-impl From<Image> for PictureFile {
-    /// A picture that is decoded already.
+impl From<Image> for TiledImage {
+    /// An image that is decoded already.
     fn from(image: Image) -> Self {
         Self(Source::Whole(image))
     }

@@ -1,6 +1,6 @@
 //! One detection of each object from those of several tiles.
 //!
-//! Two detections are compared where both tiles have seen the picture. An object inside a tile has a *complete* detection; what
+//! Two detections are compared where both tiles have seen the image. An object inside a tile has a *complete* detection; what
 //! reaches the border of its tile is a *part*. Complete detections of one object have much of their area in common, and the
 //! better one is kept. Parts that agree in the overlap of their tiles are one object: boxes and masks are joined. Parts of an
 //! object that has a complete detection are dropped, unless several are surer of it, in smaller tiles: then the joined box is the
@@ -32,27 +32,27 @@ const SAME_BOX_IOU: f32 = 0.5;
 const BORDER_SHARE: f32 = 0.01;
 const BORDER_PIXELS: f32 = 1.0;
 
-/// A detection of a tile, in pixels of the picture.
+/// A detection of a tile, in pixels of the image.
 #[derive(Clone, Debug)]
 pub(crate) struct TileDetection {
     detection: Detection,
     tile: BoundingBox,
-    /// Set if it reaches the border of its tile inside the picture.
+    /// Set if it reaches the border of its tile inside the image.
     is_part: bool,
 }
 
 impl TileDetection {
     /// A detection in pixels of the tile.
-    pub(crate) fn new(detection: Detection, tile: Region, picture: (u32, u32)) -> Result<Self> {
+    pub(crate) fn new(detection: Detection, tile: Region, image: (u32, u32)) -> Result<Self> {
         let Detection { bbox, mask, .. } = detection;
-        let mask = mask.map(|mask| mask.placed((tile.x, tile.y), picture)).transpose()?;
+        let mask = mask.map(|mask| mask.placed((tile.x, tile.y), image)).transpose()?;
         let bbox = super::moved(bbox, tile.x as f32, tile.y as f32);
         let margin = |side: u32| (side as f32 * BORDER_SHARE).max(BORDER_PIXELS);
         let (x, y, edges) = (margin(tile.width), margin(tile.height), tile.to_box());
         let is_part = (tile.x > 0 && bbox.x1 < edges.x1 + x)
             || (tile.y > 0 && bbox.y1 < edges.y1 + y)
-            || (tile.right() < picture.0 && bbox.x2 > edges.x2 - x)
-            || (tile.bottom() < picture.1 && bbox.y2 > edges.y2 - y);
+            || (tile.right() < image.0 && bbox.x2 > edges.x2 - x)
+            || (tile.bottom() < image.1 && bbox.y2 > edges.y2 - y);
         Ok(Self { detection: Detection { bbox, mask, ..detection }, tile: edges, is_part })
     }
 
@@ -99,8 +99,8 @@ impl Merge {
     }
 
     /// Adds the pixels of a class in a tile.
-    pub(crate) fn add_semantic(&mut self, map: SemanticMap, tile: Region, picture: (u32, u32)) -> Result<()> {
-        let mask = map.mask.placed((tile.x, tile.y), picture)?;
+    pub(crate) fn add_semantic(&mut self, map: SemanticMap, tile: Region, image: (u32, u32)) -> Result<()> {
+        let mask = map.mask.placed((tile.x, tile.y), image)?;
         let known = self.semantic.remove(&map.class_id);
         let mask = known.map_or(Ok(mask.clone()), |known| known.mask.union(&mask))?;
         self.semantic.insert(map.class_id, SemanticMap { mask, ..map });

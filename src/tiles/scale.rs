@@ -22,7 +22,7 @@ pub(crate) fn size_for(sizes: &mut [f32], side: usize, patch: usize) -> u32 {
     wanted.max(side / MAX_ENLARGEMENT).round() as u32
 }
 
-/// The tile with the most detail in each quarter of the picture, in the order of the tiles. `reduced` is the picture in its height
+/// The tile with the most detail in each quarter of the image, in the order of the tiles. `reduced` is the image in its height
 /// and in any width.
 pub(crate) fn busiest(tiles: &[Region], reduced: &FrameView<'_>, (width, height): (u32, u32)) -> Vec<Region> {
     let mut best: [Option<(f64, usize)>; 4] = [None; 4];

@@ -5,17 +5,17 @@ use crate::detection::Detection;
 use crate::mask::{Mask, SemanticMap};
 use crate::postprocess::PostProcessOptions;
 
-const PICTURE: (u32, u32) = (1000, 600);
+const IMAGE: (u32, u32) = (1000, 600);
 
 fn tile(x: u32, width: u32) -> Region {
-    Region { x, y: 0, width, height: PICTURE.1 }
+    Region { x, y: 0, width, height: IMAGE.1 }
 }
 
-/// A detection in pixels of the picture, as its tile sees it.
+/// A detection in pixels of the image, as its tile sees it.
 fn seen(edges: [f32; 4], score: f32, region: Region) -> TileDetection {
     let bbox = moved(BoundingBox::from(edges), -(region.x as f32), -(region.y as f32));
     let detection = Detection { class_id: 0, label: "dog".into(), score, bbox, mask: None };
-    TileDetection::new(detection, region, PICTURE).expect("it has no mask")
+    TileDetection::new(detection, region, IMAGE).expect("it has no mask")
 }
 
 fn with_mask(edges: [u32; 4], bits: impl Fn(u32, u32) -> bool, region: Region) -> TileDetection {
@@ -28,13 +28,13 @@ fn with_mask(edges: [u32; 4], bits: impl Fn(u32, u32) -> bool, region: Region) -
     let bbox =
         moved(BoundingBox::from(edges.map(|edge| edge as f32)), -(region.x as f32), -(region.y as f32));
     let detection = Detection { class_id: 0, label: "dog".into(), score: 0.5, bbox, mask: Some(mask) };
-    TileDetection::new(detection, region, PICTURE).expect("the tile is in the picture")
+    TileDetection::new(detection, region, IMAGE).expect("the tile is in the image")
 }
 
 fn merged(all: impl IntoIterator<Item = TileDetection>, options: &PostProcessOptions) -> Vec<Detection> {
     let mut merge = Merge::default();
     all.into_iter().for_each(|one| merge.add(one));
-    merge.finish(options).expect("the masks have the picture's size").0
+    merge.finish(options).expect("the masks have the image's size").0
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn sizes_of_tiles_are_read() {
 }
 
 #[test]
-fn tiles_cover_the_picture_and_overlap() {
+fn tiles_cover_the_image_and_overlap() {
     let mut wrong = Vec::new();
     for (width, height) in [(1000, 600), (1001, 97), (64, 4000), (65, 64)] {
         for (tile, overlap) in [((64, 64), 0.2), ((100, 40), 0.5), ((300, 300), 0.0), ((64, 64), 0.8)] {
@@ -91,9 +91,9 @@ fn tiles_cover_the_picture_and_overlap() {
 }
 
 #[test]
-fn levels_end_below_the_whole_picture() {
-    let levels = |picture, side| {
-        let levels = Tiling::default().levels(picture, (side, side)).expect("it has no limit");
+fn levels_end_below_the_whole_image() {
+    let levels = |image, side| {
+        let levels = Tiling::default().levels(image, (side, side)).expect("it has no limit");
         levels.iter().map(|tiles| tiles[0].width).collect::<Vec<_>>()
     };
     assert_eq!(levels((8192, 4608), 448), [448, 1792]);
@@ -104,7 +104,7 @@ fn levels_end_below_the_whole_picture() {
 
 #[test]
 fn an_object_that_several_tiles_see_is_one() {
-    let (left, right, whole) = (tile(0, 560), tile(440, 560), Region::whole(PICTURE));
+    let (left, right, whole) = (tile(0, 560), tile(440, 560), Region::whole(IMAGE));
     let cases: [(&str, Vec<TileDetection>, Vec<[f32; 4]>); 10] = [
         (
             "whole in both tiles",
@@ -131,7 +131,7 @@ fn an_object_that_several_tiles_see_is_one() {
             vec![[100.0, 100.0, 900.0, 200.0]],
         ),
         (
-            "cut by both tiles, and seen in the whole picture",
+            "cut by both tiles, and seen in the whole image",
             vec![
                 seen([100.0, 100.0, 560.0, 200.0], 0.9, left),
                 seen([440.0, 102.0, 900.0, 199.0], 0.9, right),
@@ -172,7 +172,7 @@ fn an_object_that_several_tiles_see_is_one() {
             vec![[200.0, 100.0, 560.0, 400.0], [480.0, 200.0, 540.0, 260.0]],
         ),
         (
-            "the tile's box is more exact than the whole picture's",
+            "the tile's box is more exact than the whole image's",
             vec![
                 seen([210.0, 210.0, 300.0, 290.0], 0.9, whole),
                 seen([220.0, 215.0, 295.0, 290.0], 0.7, left),
@@ -180,7 +180,7 @@ fn an_object_that_several_tiles_see_is_one() {
             vec![[220.0, 215.0, 295.0, 290.0]],
         ),
         (
-            "an object at the picture's own border is not cut",
+            "an object at the image's own border is not cut",
             vec![seen([0.0, 0.0, 100.0, 100.0], 0.9, left), seen([0.0, 0.0, 150.0, 160.0], 0.8, whole)],
             vec![[0.0, 0.0, 100.0, 100.0]],
         ),
@@ -210,7 +210,7 @@ fn an_object_across_three_tiles_is_joined_and_keeps_the_highest_score() {
 #[test]
 fn sure_parts_of_smaller_tiles_replace_a_box_and_a_single_one_does_not() {
     let (left, right) = (tile(300, 200), tile(460, 200));
-    let whole = || seen([400.0, 100.0, 600.0, 300.0], 0.5, Region::whole(PICTURE));
+    let whole = || seen([400.0, 100.0, 600.0, 300.0], 0.5, Region::whole(IMAGE));
     let parts = |score| {
         let left = seen([410.0, 120.0, 500.0, 280.0], score, left);
         [left, seen([460.0, 120.0, 580.0, 280.0], 0.8 * score, right)]
@@ -249,7 +249,7 @@ fn masks_are_joined_and_tell_objects_apart() {
 }
 
 #[test]
-fn limits_apply_to_the_whole_picture() {
+fn limits_apply_to_the_whole_image() {
     let (left, right) = (tile(0, 560), tile(440, 560));
     let all = || {
         let other = |one: TileDetection| {
@@ -257,14 +257,12 @@ fn limits_apply_to_the_whole_picture() {
             merge.add(one);
             merge.finish(&PostProcessOptions::default()).expect("no masks").0.remove(0)
         };
-        let cat = Detection {
-            class_id: 1,
-            ..other(seen([100.0, 100.0, 200.0, 202.0], 0.4, Region::whole(PICTURE)))
-        };
+        let cat =
+            Detection { class_id: 1, ..other(seen([100.0, 100.0, 200.0, 202.0], 0.4, Region::whole(IMAGE))) };
         [
             seen([100.0, 100.0, 200.0, 200.0], 0.9, left),
             seen([700.0, 100.0, 800.0, 200.0], 0.5, right),
-            TileDetection::new(cat, Region::whole(PICTURE), PICTURE).expect("no mask"),
+            TileDetection::new(cat, Region::whole(IMAGE), IMAGE).expect("no mask"),
         ]
     };
     let count =
@@ -284,7 +282,7 @@ fn semantic_maps_are_joined_by_class() {
     };
     let mut merge = Merge::default();
     for (class, region) in [(1, tile(0, 560)), (0, tile(0, 100)), (1, tile(440, 300))] {
-        merge.add_semantic(map(class, region.width), region, PICTURE).expect("it is in the picture");
+        merge.add_semantic(map(class, region.width), region, IMAGE).expect("it is in the image");
     }
     let (_, maps) = merge.finish(&PostProcessOptions::default()).expect("the same sizes");
     let areas: Vec<_> = maps.iter().map(|map| (map.class_id, map.mask.area())).collect();
@@ -325,15 +323,15 @@ fn the_busiest_tile_of_each_quarter_is_found() {
 }
 
 #[test]
-fn parts_of_a_picture_in_memory_are_its_pixels() {
+fn parts_of_an_image_in_memory_are_its_pixels() {
     let pixels: Vec<u8> = (0..12 * 8 * 3).map(|index| (index % 251) as u8).collect();
     let image = Image::from_rgb8(12, 8, pixels).expect("three bytes for each pixel");
     let region = Region { x: 3, y: 2, width: 5, height: 4 };
-    let mut picture = WholePicture::new(&image).expect("it has all bytes");
-    let part = picture.region(region).and_then(|part| part.to_image()).expect("it is inside");
+    let mut regions = WholeImage::new(&image).expect("it has all bytes");
+    let part = regions.region(region).and_then(|part| part.to_image()).expect("it is inside");
     let expected: Vec<u8> = (2..6).flat_map(|y| image.as_rgb8()[(y * 12 + 3) * 3..][..15].to_vec()).collect();
     assert_eq!((part.width(), part.height(), part.as_rgb8()), (5, 4, expected.as_slice()));
-    assert!(picture.region(Region { x: 8, ..region }).is_err());
+    assert!(regions.region(Region { x: 8, ..region }).is_err());
 
     let planes = vec![128u8; 12 * 8 * 3 / 2];
     let frame = FrameView {
@@ -344,34 +342,34 @@ fn parts_of_a_picture_in_memory_are_its_pixels() {
         format: PixelFormat::Nv12,
         timestamp: std::time::Duration::ZERO,
     };
-    let mut picture = WholePicture::new(frame).expect("it has all bytes");
+    let mut regions = WholeImage::new(frame).expect("it has all bytes");
     let whole = frame.to_image().expect("it has all bytes");
-    let part = picture.region(region).and_then(|part| part.to_image()).expect("it is inside");
+    let part = regions.region(region).and_then(|part| part.to_image()).expect("it is inside");
     assert_eq!(part.as_rgb8(), &whole.as_rgb8()[..60]);
 }
 
 #[test]
-fn pictures_with_too_many_tiles_are_refused() {
+fn images_with_too_many_tiles_are_refused() {
     let tiling = |side| Tiling::new(TileSize::square(side)).with_most_tiles(64);
     // A model that sees 320 pixels.
-    for (picture, side, count) in [
+    for (image, side, count) in [
         ((7000, 7000), 32, Some(83_475)),
         ((2000, 400), 100, Some(137)),
         ((2000, 400), 200, None),
         ((320, 320), 32, None),
         ((40_000, 33), 32, Some(3_721)),
     ] {
-        let said = tiling(side).check_picture(picture, 320).map_err(|error| error.to_string()).err();
+        let said = tiling(side).check_image(image, 320).map_err(|error| error.to_string()).err();
         let expected = count.map(|count: u64| format!("{count} tiles"));
         let is_right = said.as_ref().zip(expected.as_ref()).map(|(said, part)| said.contains(part));
-        assert!(is_right.unwrap_or(said.is_none() && expected.is_none()), "{picture:?} {side}: {said:?}");
+        assert!(is_right.unwrap_or(said.is_none() && expected.is_none()), "{image:?} {side}: {said:?}");
         assert!(said.is_none_or(|said| said.contains("expected at most 64")));
-        let levels = tiling(side).levels(picture, (side, side));
-        assert!(levels.is_ok() || count.is_some() || picture == (320, 320), "{picture:?} {side}");
+        let levels = tiling(side).levels(image, (side, side));
+        assert!(levels.is_ok() || count.is_some() || image == (320, 320), "{image:?} {side}");
         let all: usize = Tiling::new(TileSize::square(side))
-            .levels(picture, (side, side))
+            .levels(image, (side, side))
             .map_or(0, |levels| levels.iter().map(Vec::len).sum());
         assert!(count.is_none_or(|count| count == all as u64), "{all} tiles");
     }
-    assert!(Tiling::default().with_most_tiles(1).check_picture((7000, 7000), 320).is_ok(), "not known yet");
+    assert!(Tiling::default().with_most_tiles(1).check_image((7000, 7000), 320).is_ok(), "not known yet");
 }

@@ -363,7 +363,7 @@ class Case:
                     (self.output / name).write_text(change)
 
     def change_images(self) -> None:
-        """Another picture under the name of each, and two more."""
+        """Another image under the name of each, and two more."""
         for number in range(6):
             shutil.copy(self.scenes[(number + 1) % len(self.scenes)], self.images / f"{number}.png")
 

@@ -154,7 +154,7 @@ def full_disks(matrix: Matrix) -> None:
         "`video --mot`": ([*video, "--mot"], "out.txt", "4k"),
         "`video -o out.avi`": ([*video, "-o"], "out.avi", "256k"),
         "`video --crops`": ([*video, "--crops"], "crops", "64k"),
-        "`detect -o`": ([*detect, "-o"], "pictures/", "256k"),
+        "`detect -o`": ([*detect, "-o"], "images/", "256k"),
         "`detect --json`": ([*detect, "--json"], "out.json", "full"),
         "`label`": (["label", "--model", "built-in", "--images", matrix.images, "--classes", "dog", "car", "--copy", "--output"],
                     "set", "96k"),
@@ -183,7 +183,7 @@ def full_disks(matrix: Matrix) -> None:
             matrix.skipped.append("read-only output")
             return
         for name, command in {
-            "`detect -o`": [*detect, "-o", disk / "pictures/"],
+            "`detect -o`": [*detect, "-o", disk / "images/"],
             "`video --jsonl`": [*video, "--jsonl", disk / "out.jsonl"],
             "`label`": ["label", "--model", "built-in", "--images", matrix.images, "--classes", "dog", "--output", disk / "set"],
         }.items():

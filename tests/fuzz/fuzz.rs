@@ -113,7 +113,7 @@ fn deflated(parts: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
 
 /// A TIFF of 74 bytes whose directory declares values of 208 MiB, which fuzzing has found.
 #[test]
-fn a_directory_of_a_picture_takes_little_memory() {
+fn a_directory_of_an_image_takes_little_memory() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let entry = [258u16.to_le_bytes(), 1u16.to_le_bytes()].concat();
     let file = [
@@ -125,14 +125,14 @@ fn a_directory_of_a_picture_takes_little_memory() {
         &[0; 60],
     ]
     .concat();
-    let size = exceeded(0, || assert!(Image::declared_size(&file, "picture").is_err()));
-    let decoded = exceeded(0, || assert!(Image::decode(&file, "picture").is_err()));
+    let size = exceeded(0, || assert!(Image::declared_size(&file, "image").is_err()));
+    let decoded = exceeded(0, || assert!(Image::decode(&file, "image").is_err()));
     assert_eq!((size, decoded), (None, None));
 }
 
-/// Compressed metadata of ten pixels that inflates to a gigabyte costs neither memory nor the picture's size.
+/// Compressed metadata of ten pixels that inflates to a gigabyte costs neither memory nor the image's size.
 #[test]
-fn metadata_of_a_picture_takes_little_memory() {
+fn metadata_of_an_image_takes_little_memory() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let large = deflated((0..64).map(|_| vec![0; 16 << 20]));
     let header = [10u32.to_be_bytes(), 10u32.to_be_bytes()].concat();

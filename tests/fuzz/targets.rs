@@ -13,7 +13,7 @@ use ocelli::classes::ClassMap;
 use ocelli::export::config::ModelConfig;
 use ocelli::export::contract::Manifest;
 use ocelli::source::{Position, RawFormat, RawFrames, without_secrets};
-use ocelli::tiles::{PictureFile, Regions};
+use ocelli::tiles::{Regions, TiledImage};
 use ocelli::tokenizer::{Tokenizer, TokenizerConfig};
 use ocelli::{Frame, Image, Mask, Model, Source};
 use ocelli_datasets::eval::{Predictions, Truth};
@@ -198,17 +198,17 @@ pub const TARGETS: &[Target] = &[
         seeds: || vec![b"\x08\x04522203".to_vec(), b"\x10\x10PP8".to_vec(), b"\x04\x0404L0".to_vec()],
     },
     Target { name: "tar", parse: tar, seeds: tar_seeds },
-    Target { name: "png", parse: picture, seeds: || pictures(ImageFormat::Png) },
-    Target { name: "jpeg", parse: picture, seeds: || [pictures(ImageFormat::Jpeg), seeds("jpeg")].concat() },
-    Target { name: "webp", parse: picture, seeds: || pictures(ImageFormat::WebP) },
-    Target { name: "bmp", parse: picture, seeds: || pictures(ImageFormat::Bmp) },
-    Target { name: "tiff", parse: picture, seeds: || pictures(ImageFormat::Tiff) },
-    Target { name: "gif", parse: picture, seeds: gif_seeds },
+    Target { name: "png", parse: open_image, seeds: || images(ImageFormat::Png) },
+    Target { name: "jpeg", parse: open_image, seeds: || [images(ImageFormat::Jpeg), seeds("jpeg")].concat() },
+    Target { name: "webp", parse: open_image, seeds: || images(ImageFormat::WebP) },
+    Target { name: "bmp", parse: open_image, seeds: || images(ImageFormat::Bmp) },
+    Target { name: "tiff", parse: open_image, seeds: || images(ImageFormat::Tiff) },
+    Target { name: "gif", parse: open_image, seeds: gif_seeds },
     Target {
         name: "pnm",
-        parse: picture,
+        parse: open_image,
         seeds: || {
-            let mut seeds = pictures(ImageFormat::Pnm);
+            let mut seeds = images(ImageFormat::Pnm);
             seeds.push(
                 b"P7\nWIDTH 2\nHEIGHT 1\nDEPTH 4\nMAXVAL 255\nTUPLTYPE RGB_ALPHA\nENDHDR\n12345678".to_vec(),
             );
@@ -485,53 +485,53 @@ fn tar(folder: &Path, bytes: &[u8]) {
 }
 
 fn tar_seeds() -> Vec<Vec<u8>> {
-    let picture = pictures(ImageFormat::Png).swap_remove(0);
+    let image = images(ImageFormat::Png).swap_remove(0);
     let mut header = [0u8; 512];
     header[..9].copy_from_slice(b"dog/1.png");
     header[100..107].copy_from_slice(b"0000644");
-    header[124..135].copy_from_slice(format!("{:011o}", picture.len()).as_bytes());
+    header[124..135].copy_from_slice(format!("{:011o}", image.len()).as_bytes());
     header[156] = b'0';
     header[257..265].copy_from_slice(b"ustar\x0000");
     header[148..156].fill(b' ');
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
     header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
-    let mut file = [&header[..], &picture].concat();
+    let mut file = [&header[..], &image].concat();
     file.resize(file.len().next_multiple_of(512) + 1024, 0);
     vec![file]
 }
 
-/// A file with one picture. Pixels take memory by right: pictures of a megapixel and more are left out.
-fn picture(folder: &Path, bytes: &[u8]) {
-    let Ok((width, height)) = Image::declared_size(bytes, "picture") else {
-        assert!(Image::open(written(folder, "picture", bytes)).is_err(), "it has no size and is read");
+/// A file with one image. Pixels take memory by right: images of a megapixel and more are left out.
+fn open_image(folder: &Path, bytes: &[u8]) {
+    let Ok((width, height)) = Image::declared_size(bytes, "image") else {
+        assert!(Image::open(written(folder, "image", bytes)).is_err(), "it has no size and is read");
         return;
     };
     if u64::from(width) * u64::from(height) > 1 << 20 {
         return;
     }
-    let path = written(folder, "picture", bytes);
+    let path = written(folder, "image", bytes);
     if let Ok(image) = Image::open(&path) {
         let upright = (image.width(), image.height());
         assert!([(width, height), (height, width)].contains(&upright), "{upright:?}");
     }
-    drop(PictureFile::open(&path).and_then(|mut parts| parts.whole(28).map(|_| ())));
+    drop(TiledImage::open(&path).and_then(|mut parts| parts.whole(28).map(|_| ())));
 }
 
-/// A small picture in all kinds of pixels that the format has.
-fn pictures(format: ImageFormat) -> Vec<Vec<u8>> {
+/// A small image in all kinds of pixels that the format has.
+fn images(format: ImageFormat) -> Vec<Vec<u8>> {
     let deep = image::ImageBuffer::from_fn(9, 7, |x, y| image::Rgb([x as u16 * 7000, y as u16 * 9000, 300]));
-    let picture = DynamicImage::ImageRgb16(deep);
+    let image = DynamicImage::ImageRgb16(deep);
     let all = [
-        DynamicImage::from(picture.to_rgb8()),
-        picture.to_rgba8().into(),
-        picture.to_luma8().into(),
-        picture.to_luma16().into(),
-        picture.to_rgb32f().into(),
-        picture,
+        DynamicImage::from(image.to_rgb8()),
+        image.to_rgba8().into(),
+        image.to_luma8().into(),
+        image.to_luma16().into(),
+        image.to_rgb32f().into(),
+        image,
     ];
-    let encoded = all.iter().filter_map(|picture| {
+    let encoded = all.iter().filter_map(|image| {
         let mut bytes = Cursor::new(Vec::new());
-        picture.write_to(&mut bytes, format).is_ok().then(|| bytes.into_inner())
+        image.write_to(&mut bytes, format).is_ok().then(|| bytes.into_inner())
     });
     encoded.collect()
 }
@@ -543,5 +543,5 @@ fn gif_seeds() -> Vec<Vec<u8>> {
     let mut encoder = GifEncoder::new(&mut animation);
     encoder.encode_frames(frames.map(image::Frame::new)).expect("it can be encoded");
     drop(encoder);
-    [pictures(ImageFormat::Gif), vec![animation]].concat()
+    [images(ImageFormat::Gif), vec![animation]].concat()
 }

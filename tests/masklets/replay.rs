@@ -395,7 +395,7 @@ pub fn embedded(golden: &Golden) -> Outcome<Replay<'_>> {
     Replay::new(golden, Runner::Embedded, &ExportOptions::default())
 }
 
-/// A detector that finds something in any picture, and the options for it.
+/// A detector that finds something in any image, and the options for it.
 pub fn eager(replay: &Replay<'_>) -> MaskletOptions {
     let mut options = replay.options();
     options.detection_threshold = 0.0;
@@ -429,7 +429,7 @@ impl Tracker {
     }
 }
 
-/// Detects in pictures as a pipeline with memory does.
+/// Detects in images as a pipeline with memory does.
 pub struct MaskDetector {
     stages: Stages,
     prompts: EmbeddedPrompts,

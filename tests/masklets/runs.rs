@@ -1,4 +1,4 @@
-//! Runs through a video in any order, clicks, and pictures.
+//! Runs through a video in any order, clicks, and images.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ fn a_session_runs_clicks_removes_and_starts_over() {
 
 /// Detections for the tracker are those of the detector.
 #[test]
-fn pictures_become_frames() {
+fn images_become_frames() {
     let mut report = Report::default();
     report.check("tracker", |report| {
         let golden = Golden::of_session("tracker");
@@ -131,5 +131,5 @@ fn pictures_become_frames() {
         report.expect("the stages were timed", masks.times.backbone > 0.0 && masks.times.masks > 0.0);
         Ok(())
     });
-    report.finish("pictures");
+    report.finish("images");
 }

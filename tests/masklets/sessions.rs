@@ -1,4 +1,4 @@
-//! Sessions on pictures: sources, prompts, kept features, errors.
+//! Sessions on images: sources, prompts, kept features, errors.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use ocelli::masklets::{
     VideoSessionOptions, VideoShape,
 };
 use ocelli::pipeline::FrameOutcome;
-use ocelli::source::{PictureFiles, SourceInfo, natural_order};
+use ocelli::source::{ImageFiles, SourceInfo, natural_order};
 use ocelli::tracking::masklets::BitMask;
 use ocelli::{BoundingBox, Detector, ErrorKind, Frame, Image, Mask, Prompt, Sink, Source};
 
@@ -21,7 +21,7 @@ use crate::parity::golden::Golden;
 
 const SIZE: (u32, u32) = (96, 72);
 
-fn picture(number: usize, (width, height): (u32, u32)) -> Image {
+fn image(number: usize, (width, height): (u32, u32)) -> Image {
     let pixel = |index: usize| {
         (index * 37 % 251) as u8
             ^ ((index / width as usize / 3) as u8).wrapping_add((number as u8).wrapping_mul(40))
@@ -30,13 +30,13 @@ fn picture(number: usize, (width, height): (u32, u32)) -> Image {
     Image::from_rgb8(width, height, pixels).expect("three bytes for each pixel")
 }
 
-/// A folder of `count` pictures; those of `odd` have another size.
+/// A folder of `count` images; those of `odd` have another size.
 fn folder(count: usize, odd: &[usize]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for number in 0..count {
         let size = if odd.contains(&number) { (SIZE.0 / 2, SIZE.1) } else { SIZE };
         let path = folder.path().join(format!("{number}.png"));
-        ocelli::sink::write_picture(&path, &picture(number, size)).expect("it can be written to");
+        ocelli::sink::write_image(&path, &image(number, size)).expect("it can be written to");
     }
     folder
 }
@@ -48,7 +48,7 @@ fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     files
 }
 
-/// Finds something in any picture.
+/// Finds something in any image.
 fn options(replay: &Replay<'_>, detector: &Detector) -> VideoSessionOptions {
     let mut options = VideoSessionOptions::new(detector);
     options.masklets = eager(replay);
@@ -62,8 +62,8 @@ fn session(replay: &Replay<'_>, source: SessionSource) -> Outcome<VideoSession> 
     Ok(VideoSession::new(detector, source, options)?)
 }
 
-/// Picture files that announce more frames than there are, or do not say how many.
-struct Announcing(PictureFiles, SourceInfo);
+/// Image files that announce more frames than there are, or do not say how many.
+struct Announcing(ImageFiles, SourceInfo);
 
 impl Source for Announcing {
     fn info(&self) -> &SourceInfo {
@@ -78,7 +78,7 @@ impl Source for Announcing {
 fn reopened(folder: &Path, announced: Option<u64>, estimates_frames: bool) -> Outcome<SessionSource> {
     let files = files(folder);
     Ok(SessionSource::reopened(move || {
-        let source = PictureFiles::new("street.mp4", files.clone(), 30.0)?;
+        let source = ImageFiles::new("street.mp4", files.clone(), 30.0)?;
         let mut info = source.info().clone();
         (info.frame_count, info.estimates_frames) = (announced, estimates_frames);
         Ok(Box::new(Announcing(source, info)))
@@ -96,7 +96,7 @@ fn sources_and_kept_features_change_nothing() -> Outcome<()> {
             "reopened" => reopened(folder.path(), Some(6), false)?,
             "unknown length" => reopened(folder.path(), None, false)?,
             "estimated length" => reopened(folder.path(), Some(137), true)?,
-            _ => SessionSource::pushed(picture(0, SIZE)),
+            _ => SessionSource::pushed(image(0, SIZE)),
         })
     };
     let cases = [
@@ -114,7 +114,7 @@ fn sources_and_kept_features_change_nothing() -> Outcome<()> {
         let mut session = VideoSession::new(detector, source(name)?, options)?;
         if name == "pushed" {
             for number in 1..6 {
-                assert_eq!(session.push(picture(number, SIZE))?, number);
+                assert_eq!(session.push(image(number, SIZE))?, number);
             }
         }
         assert_eq!((session.frame_count(), session.size()), (6, (96, 72)), "{name}");
@@ -142,16 +142,16 @@ fn a_video_file_is_read_in_any_order() -> Outcome<()> {
         let mut outcome = FrameOutcome::default();
         (outcome.index, outcome.time) = (number, Duration::from_millis(100 * number));
         outcome.size = SIZE;
-        outcome.annotated = Some(picture(number as usize, SIZE));
+        outcome.annotated = Some(image(number as usize, SIZE));
         sink.write(&outcome)?;
     }
     sink.finish()?;
-    // The encoder changes pixels: the same frames as pictures.
+    // The encoder changes pixels: the same frames as images.
     let mut source = ocelli::source::open_video(&file)?;
     let (mut frame, mut files) = (Frame::default(), Vec::new());
     while source.read_into(&mut frame)? {
         files.push(place.path().join(format!("{}.png", frame.index)));
-        ocelli::sink::write_picture(files.last().expect("just pushed"), &frame.image)?;
+        ocelli::sink::write_image(files.last().expect("just pushed"), &frame.image)?;
     }
     assert_eq!(files.len(), 20);
     let run = |source: SessionSource| -> Outcome<Vec<TrackedFrame>> {
@@ -163,7 +163,7 @@ fn a_video_file_is_read_in_any_order() -> Outcome<()> {
     let of_file = run(SessionSource::open(&file)?)?;
     let numbers: Vec<usize> = of_file.iter().map(|frame| frame.frame).collect();
     assert_eq!(numbers, [18, 19].into_iter().chain((0..18).rev()).collect::<Vec<_>>());
-    assert!(of_file == run(SessionSource::pictures("street", files)?)?, "other frames");
+    assert!(of_file == run(SessionSource::images("street", files)?)?, "other frames");
     Ok(())
 }
 
@@ -213,11 +213,11 @@ fn left_half() -> Mask {
 fn devices_share_the_objects_of_a_session() -> Outcome<()> {
     let golden = Golden::of_session("tracker");
     let replay = embedded(&golden)?;
-    let pictures = folder(6, &[]);
+    let images = folder(6, &[]);
     let click = [Click { x: 0.8, y: 0.5, is_foreground: true }];
     let mut seen = Vec::new();
     for devices in [1, 2] {
-        let mut session = session(&replay, SessionSource::open(pictures.path())?)?;
+        let mut session = session(&replay, SessionSource::open(images.path())?)?;
         let other = replay.detector()?;
         (1..devices).try_for_each(|_| session.add_device(&other))?;
         let mut shown = vec![session.add_mask(0, 0, &left_half())?, session.add_points(4, 0, &click)?];
@@ -236,9 +236,9 @@ fn devices_share_the_objects_of_a_session() -> Outcome<()> {
 fn objects_are_given_without_a_text() -> Outcome<()> {
     let golden = Golden::of_session("tracker");
     let replay = embedded(&golden)?;
-    let pictures = folder(6, &[]);
+    let images = folder(6, &[]);
     let clicks = [Click { x: 0.8, y: 0.5, is_foreground: true }];
-    let mut session = session(&replay, SessionSource::open(pictures.path())?)?;
+    let mut session = session(&replay, SessionSource::open(images.path())?)?;
     let given = session.add_mask(0, 0, &left_half())?;
     assert_eq!(
         given.objects.iter().map(|object| (object.id, &object.mask)).collect::<Vec<_>>(),
@@ -257,7 +257,7 @@ fn objects_are_given_without_a_text() -> Outcome<()> {
     let mut bits = BitMask::empty(96, 72);
     (0..72).for_each(|y| (0..40).for_each(|x| bits.insert(x, y)));
     let mut streamed = Vec::new();
-    let mut again = self::session(&replay, SessionSource::open(pictures.path())?)?;
+    let mut again = self::session(&replay, SessionSource::open(images.path())?)?;
     again.add_mask(0, 0, &left_half())?;
     let alone = frames(&mut again, RunDirection::Forward, None, Some(1))?;
     again.add_points(4, 2, &clicks)?;
@@ -265,7 +265,7 @@ fn objects_are_given_without_a_text() -> Outcome<()> {
     let expected: Vec<TrackedFrame> = alone.into_iter().chain(rest).collect();
     let mut encoder = MaskDetector::new(&replay, &["dog"], &eager(&replay))?;
     for number in 0..6 {
-        let frame = encoder.detect(&picture(number, SIZE))?;
+        let frame = encoder.detect(&image(number, SIZE))?;
         let objects = match number {
             0 => vec![StreamObject::Mask { id: 0, mask: bits.clone() }],
             2 => vec![StreamObject::Clicks { id: 4, clicks: clicks.to_vec() }],
@@ -296,8 +296,8 @@ fn objects_are_given_without_a_text() -> Outcome<()> {
 fn boxes_and_exemplars_start_over() -> Outcome<()> {
     let golden = Golden::of_session("tracker");
     let replay = embedded(&golden)?;
-    let pictures = folder(12, &[]);
-    let mut session = session(&replay, SessionSource::open(pictures.path())?)?;
+    let images = folder(12, &[]);
+    let mut session = session(&replay, SessionSource::open(images.path())?)?;
     let bbox = BoundingBox::new(10.0, 8.0, 60.0, 50.0);
     let boxed = session.add_box(1, bbox)?;
     assert!(!boxed.objects.is_empty());
@@ -327,11 +327,11 @@ fn boxes_and_exemplars_start_over() -> Outcome<()> {
 fn a_run_is_taken_up_again() -> Outcome<()> {
     let golden = Golden::of_session("tracker");
     let replay = embedded(&golden)?;
-    let pictures = folder(6, &[]);
+    let images = folder(6, &[]);
     let detector = replay.detector()?;
     let mut options = options(&replay, &detector);
     options.keep_features = KeepFeatures::Host;
-    let mut session = VideoSession::new(detector, SessionSource::open(pictures.path())?, options)?;
+    let mut session = VideoSession::new(detector, SessionSource::open(images.path())?, options)?;
     assert!(session.next_frame().is_none(), "there is no run");
     session.add_text(0, "dog")?;
     let whole = frames(&mut session, RunDirection::Forward, None, None)?;
@@ -351,7 +351,7 @@ fn a_run_is_taken_up_again() -> Outcome<()> {
 
     session.add_mask(9, 0, &left_half())?;
     session.propagate(RunDirection::Forward, None, None)?.next().transpose()?;
-    let other = || SessionSource::pushed(picture(3, (40, 30)));
+    let other = || SessionSource::pushed(image(3, (40, 30)));
     session.open(other())?;
     assert!(session.next_frame().is_none(), "the run was over the other video");
     assert_eq!((session.frame_count(), session.size(), session.objects()), (1, (40, 30), Vec::new()));
@@ -361,7 +361,7 @@ fn a_run_is_taken_up_again() -> Outcome<()> {
         !alone.objects.is_empty() && session.add_points(0, 0, &clicks)? == alone,
         "the other video's features"
     );
-    session.open(SessionSource::open(pictures.path())?)?;
+    session.open(SessionSource::open(images.path())?)?;
     session.add_text(0, "dog")?;
     assert!(
         frames(&mut session, RunDirection::Forward, None, None)? == whole,
@@ -375,12 +375,12 @@ fn a_run_is_taken_up_again() -> Outcome<()> {
 fn wrong_use_of_a_session_is_an_error() -> Outcome<()> {
     let golden = Golden::of_session("tracker");
     let replay = embedded(&golden)?;
-    let (pictures, odd) = (folder(4, &[]), folder(4, &[2]));
+    let (images, odd) = (folder(4, &[]), folder(4, &[2]));
     let click = [Click { x: 0.5, y: 0.5, is_foreground: true }];
     let small = Mask::from_bitmap(&[1; 6], 3, 2)?;
     let empty = Mask::from_bitmap(&[0; 96 * 72], 96, 72)?;
     let bbox = BoundingBox::new(10.0, 8.0, 60.0, 50.0);
-    let mut session = session(&replay, SessionSource::open(pictures.path())?)?;
+    let mut session = session(&replay, SessionSource::open(images.path())?)?;
     let mut failures = Vec::new();
     let mut check = |what: &str, found: ocelli::Result<()>, kind: ErrorKind, text: &str| {
         let found = found.map_err(|error| (error.kind(), error.to_string()));
@@ -403,7 +403,7 @@ fn wrong_use_of_a_session_is_an_error() -> Outcome<()> {
     check("nothing to follow", run, invalid, "the session has no prompt");
     check("small mask", session.add_mask(0, 0, &small).map(drop), invalid, "3 × 2 pixels: expected 96 × 72");
     check("empty mask", session.add_mask(0, 0, &empty).map(drop), invalid, "too few pixels");
-    check("push", session.push(picture(0, SIZE)).map(drop), invalid, "frames can be pushed to");
+    check("push", session.push(image(0, SIZE)).map(drop), invalid, "frames can be pushed to");
 
     session.add_mask(3, 0, &left_half())?;
     check("twice", session.add_mask(3, 1, &left_half()).map(drop), invalid, "object 3 is tracked already");
@@ -422,10 +422,10 @@ fn wrong_use_of_a_session_is_an_error() -> Outcome<()> {
     assert!(run.len() == 3 && run[..2].iter().all(Result::is_ok), "what was found before is shown");
     let text = "2.png: it has 48×72 pixels, the first frame 96×72";
     check("another size", run.into_iter().next_back().map_or(Ok(()), |last| last.map(drop)), invalid, text);
-    let mut session = self::session(&replay, SessionSource::pushed(picture(0, SIZE)))?;
-    check("pushed size", session.push(picture(1, (4, 4))).map(drop), invalid, "it has 4×4 pixels");
+    let mut session = self::session(&replay, SessionSource::pushed(image(0, SIZE)))?;
+    check("pushed size", session.push(image(1, (4, 4))).map(drop), invalid, "it has 4×4 pixels");
 
-    let mut session = self::session(&replay, reopened(pictures.path(), Some(6), false)?)?;
+    let mut session = self::session(&replay, reopened(images.path(), Some(6), false)?)?;
     session.add_text(0, "dog")?;
     let run: Vec<_> = session.propagate(RunDirection::Forward, None, None)?.collect();
     assert_eq!(run.len(), 5, "four frames and an error");
@@ -439,7 +439,7 @@ fn wrong_use_of_a_session_is_an_error() -> Outcome<()> {
 
     let nothing = tempfile::tempdir()?;
     let source = SessionSource::open(nothing.path()).map(drop);
-    check("an empty folder", source, invalid, "the folder has no pictures");
+    check("an empty folder", source, invalid, "the folder has no images");
     let source = SessionSource::open(nothing.path().join("none.mp4")).map(drop);
     check("no file", source, ErrorKind::Io, "none.mp4");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -458,11 +458,11 @@ fn a_window_bounds_a_live_session() -> Outcome<()> {
         let detector = replay.detector()?;
         let mut options = options(&replay, &detector);
         (options.window, options.keep_features) = (window, KeepFeatures::Host);
-        let mut session = VideoSession::new(detector, SessionSource::pushed(picture(0, SIZE)), options)?;
+        let mut session = VideoSession::new(detector, SessionSource::pushed(image(0, SIZE)), options)?;
         let mut shown = vec![session.add_text(0, "dog")?];
         assert!(!shown[0].objects.is_empty(), "there is an object to follow");
         for number in 1..14 {
-            assert_eq!(session.push(picture(number, SIZE))?, number);
+            assert_eq!(session.push(image(number, SIZE))?, number);
             shown.extend(frames(&mut session, RunDirection::Forward, Some(number), Some(0))?);
             if number == 9 {
                 shown.push(session.add_points(7, 8, &click)?);

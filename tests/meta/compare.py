@@ -93,7 +93,7 @@ def prepare(work: Path) -> Path:
     return source
 
 
-def pictures(folder: Path) -> None:
+def images(folder: Path) -> None:
     """Coloured discs on noise, as large as the model's input, so that nobody resizes them."""
     from PIL import Image
 
@@ -274,7 +274,7 @@ def main() -> None:
     work = Path(sys.argv[1]).resolve()
     work.mkdir(parents=True, exist_ok=True)
     folder = work / "frames"
-    pictures(folder)
+    images(folder)
     merges = "bpe_simple_vocab_16e6.txt.gz"
     comparison, shown = Comparison(), set[str]()
     for seed in SEEDS:

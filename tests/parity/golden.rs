@@ -91,7 +91,7 @@ impl Golden {
         Self::read_file("multiplex", folder, "session.safetensors")
     }
 
-    /// Reads the clicks on a picture, `clicks.safetensors` beside a golden of the memory tracker.
+    /// Reads the clicks on an image, `clicks.safetensors` beside a golden of the memory tracker.
     ///
     /// # Panics
     /// As [`open`](Self::open).

@@ -33,8 +33,8 @@ impl Pan {
         Self::over("park.png")
     }
 
-    fn over(picture: &str) -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demos/scenes").join(picture);
+    fn over(scene: &str) -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demos/scenes").join(scene);
         let image = Image::open(path).expect("it is in the repository");
         let mut info = SourceInfo::default();
         (info.size, info.frame_rate) = (Some(SIZE), Some(30.0));
@@ -42,12 +42,12 @@ impl Pan {
     }
 
     /// A camera that is shaken, by up to half the width of the larger objects from frame to frame.
-    fn shaken(picture: &str) -> Self {
+    fn shaken(image: &str) -> Self {
         let corner = |index| {
             let number = (index as usize).wrapping_mul(2_654_435_761) >> 7;
             (number % 64, number / 64 % 48)
         };
-        Self { corner, ..Self::over(picture) }
+        Self { corner, ..Self::over(image) }
     }
 
     fn crop(&self, index: u64) -> FrameView<'_> {
@@ -129,10 +129,10 @@ fn pipelined_sequential_and_pushed_runs_are_bit_identical() {
 
 #[test]
 fn tracks_survive_a_shaken_camera() {
-    let tracks = |picture: &str, builder: PipelineBuilder| {
+    let tracks = |image: &str, builder: PipelineBuilder| {
         let sink = Keep::default();
         let kept = sink.kept.clone();
-        builder.run(Pan::shaken(picture), &mut [Box::new(sink) as Box<dyn Sink>]).expect("it runs");
+        builder.run(Pan::shaken(image), &mut [Box::new(sink) as Box<dyn Sink>]).expect("it runs");
         let kept = kept.lock().expect("no sink panics");
         let tracks = kept.outcomes.iter().flat_map(|outcome| &outcome.tracks);
         let ids: Vec<u64> = tracks.map(|track| track.id).collect();
@@ -147,16 +147,16 @@ fn tracks_survive_a_shaken_camera() {
         builder_for(Prompts::new(names).expect("they have names"))
     };
     let (mut without, mut with) = ([0, 0], [0, 0]);
-    for picture in ["park.png", "kitchen.png", "living-room.png", "night.png"] {
-        let (ids, places, _) = tracks(picture, builder());
+    for image in ["park.png", "kitchen.png", "living-room.png", "night.png"] {
+        let (ids, places, _) = tracks(image, builder());
         without = [without[0] + ids, without[1] + places];
         let (ids, places, facts) =
-            tracks(picture, builder().with_options(|options| options.camera_motion = true));
+            tracks(image, builder().with_options(|options| options.camera_motion = true));
         with = [with[0] + ids, with[1] + places];
-        if picture == "park.png" {
+        if image == "park.png" {
             let sequential =
                 builder().with_options(|options| options.camera_motion = true).with_sequential(true);
-            assert_eq!(tracks(picture, sequential).2, facts, "sequential");
+            assert_eq!(tracks(image, sequential).2, facts, "sequential");
         }
     }
     assert!(with[0] * 3 < without[0] * 2 && with[1] > without[1], "{without:?} {with:?}");

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ocelli::sink::Pictures;
+use ocelli::sink::Images;
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{
     Cancellation, ErrorKind, Pipeline, PipelineBuilder, Result, Sink,
@@ -23,7 +23,7 @@ fn on(devices: &[Fakes]) -> PipelineBuilder {
 
 /// The results that leave it, and its end.
 fn facts_of(builder: PipelineBuilder, source: Levels) -> (Vec<String>, Result<RunSummary>) {
-    let sink = Keep { wants: Pictures::CLEAN, ..Keep::default() };
+    let sink = Keep { wants: Images::CLEAN, ..Keep::default() };
     let kept = sink.kept.clone();
     let ended = builder.run(source, &mut [Box::new(sink) as Box<dyn Sink>]);
     let kept = kept.lock().expect("no sink panics");

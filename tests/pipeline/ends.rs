@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ocelli::sink::Pictures;
+use ocelli::sink::Images;
 use ocelli::source::{Selected, Selection};
 use ocelli::{
     Cancellation, ErrorKind, Frame, Pipeline, PipelineBuilder, Sink, Source, pipeline::StatsRecorder,
@@ -66,7 +66,7 @@ fn errors_and_panics_end_the_run_and_finish_the_sinks() {
             };
             let mut source = Levels::new(100, 16, 8);
             (source.fails_at, source.panics_at) = (frame_if(Source), frame_if(SourcePanic));
-            let first = Keep { wants: Pictures::ANNOTATED, ..Keep::default() };
+            let first = Keep { wants: Images::ANNOTATED, ..Keep::default() };
             let second = Keep {
                 fails_at: frame_if(Sink),
                 panics_at: frame_if(SinkPanic),
@@ -114,7 +114,7 @@ fn cancelling_finishes_the_sinks() {
     for (place, sequential) in [("draw", false), ("observer", false), ("draw", true), ("observer", true)] {
         let cancellation = Cancellation::new();
         let (in_draw, in_observer) = (cancellation.clone(), cancellation.clone());
-        let sink = Keep { wants: Pictures::ANNOTATED, ..Keep::default() };
+        let sink = Keep { wants: Images::ANNOTATED, ..Keep::default() };
         let kept = sink.kept.clone();
         let summary = Pipeline::builder(detector(&Fakes::default()), prompts(2))
             .with_sequential(sequential)

@@ -19,7 +19,7 @@ use ocelli::export::contract::{
     FORMAT_VERSION, Manifest, Precision, Preprocessing, Prompting, SpecialTokens, Target, Thresholds, dim,
     file, tensor,
 };
-use ocelli::sink::Pictures;
+use ocelli::sink::Images;
 use ocelli::{
     Detection, Detector, Error, ErrorKind, Frame, Model, Prompts, Result, Sink, Source,
     engine::EngineFactory, pipeline::FrameOutcome, source::SourceInfo, stages::TextCacheFile,
@@ -341,7 +341,7 @@ pub struct Kept {
 #[derive(Default)]
 pub struct Keep {
     pub kept: Arc<Mutex<Kept>>,
-    pub wants: Pictures,
+    pub wants: Images,
     pub delay: Duration,
     pub fails_at: Option<u64>,
     pub panics_at: Option<u64>,
@@ -349,7 +349,7 @@ pub struct Keep {
 }
 
 impl Sink for Keep {
-    fn pictures(&self) -> Pictures {
+    fn images(&self) -> Images {
         self.wants
     }
 

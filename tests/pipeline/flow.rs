@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ocelli::sink::Pictures;
+use ocelli::sink::Images;
 use ocelli::tracking::{ByteTrackerOptions, TrackState};
 use ocelli::{
     Pipeline, PipelineBuilder, Sink,
@@ -28,7 +28,7 @@ fn outcomes(builder: PipelineBuilder, source: Levels, sink: Keep) -> (Vec<FrameO
 fn frames_leave_in_order_each_with_its_own_results() {
     let mut failures = Vec::new();
     for depth in [1, 2, 7] {
-        let wants = Pictures::CLEAN | Pictures::ANNOTATED;
+        let wants = Images::CLEAN | Images::ANNOTATED;
         let (outcomes, summary) = outcomes(
             Pipeline::builder(detector(&Fakes::default()), prompts(3))
                 .with_options(|options| options.queue_depth = Some(depth))
@@ -66,7 +66,7 @@ fn frames_leave_in_order_each_with_its_own_results() {
 
 #[test]
 fn only_requested_images_are_drawn() {
-    for wants in [Pictures::default(), Pictures::CLEAN, Pictures::ANNOTATED] {
+    for wants in [Images::default(), Images::CLEAN, Images::ANNOTATED] {
         let (outcomes, _) = outcomes(
             Pipeline::builder(detector(&Fakes::default()), prompts(1)),
             Levels::new(20, 16, 8),

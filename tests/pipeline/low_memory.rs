@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use ocelli::options::DetectorOptions;
-use ocelli::sink::Pictures;
+use ocelli::sink::Images;
 use ocelli::tiles::Tiling;
 use ocelli::tracking::ByteTrackerOptions;
 use ocelli::{Cancellation, Error, ErrorKind, Image, Pipeline, PipelineBuilder, Result, Sink};
@@ -23,7 +23,7 @@ fn take(events: &Mutex<Vec<String>>) -> Vec<String> {
 
 /// Runs a pipeline; what the sink has, and the end.
 fn run(builder: PipelineBuilder, source: Levels) -> (Vec<String>, Result<bool>) {
-    let sink = Keep { wants: Pictures::ANNOTATED, ..Keep::default() };
+    let sink = Keep { wants: Images::ANNOTATED, ..Keep::default() };
     let kept: Arc<Mutex<Kept>> = sink.kept.clone();
     let end = builder.with_tracker(ByteTrackerOptions::default());
     let end = end.run(source, &mut [Box::new(sink) as Box<dyn Sink>]).map(|summary| summary.cancelled);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ocelli::sink::Pictures;
+use ocelli::sink::Images;
 use ocelli::{
     Pipeline, Sink,
     pipeline::{FramePolicy, Latency, RunSummary},
@@ -24,7 +24,7 @@ fn run(sequential: bool) -> (f64, RunSummary) {
     let fakes = Fakes { backbone: 20 * MS, decode: 12 * MS, ..Fakes::default() };
     let mut source = Levels::new(FRAMES, 640, 360);
     source.delay = 5 * MS;
-    let wants = Pictures::ANNOTATED;
+    let wants = Images::ANNOTATED;
     let sink = Keep { wants, delay: 6 * MS, ..Keep::default() };
     let moments = Arc::new(Mutex::new(Vec::new()));
     let left = moments.clone();

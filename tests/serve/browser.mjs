@@ -1,11 +1,11 @@
-// Chromium, and what the checks of the page share: node CHECK.mjs URL PICTURE FOLDER, with PLAYWRIGHT=folder-with-node_modules.
+// Chromium, and what the checks of the page share: node CHECK.mjs URL IMAGE FOLDER, with PLAYWRIGHT=folder-with-node_modules.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import path from "node:path";
 
 const { chromium } = createRequire(`${path.resolve(process.env.PLAYWRIGHT)}/package.json`)("playwright-core");
-export const [url, picture, folder] = process.argv.slice(2);
+export const [url, image, folder] = process.argv.slice(2);
 
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",

@@ -29,10 +29,10 @@ browser() {
 
 # A data set, and a small random model with a tracker.
 data_set() {
-  rm -rf "$folder/pictures" "$folder/set"
-  mkdir "$folder/pictures"
-  cp "$scenes"/0[0-5].png "$folder/pictures"
-  "$program" label --quiet --engine embedded --model built-in --images "$folder/pictures" -o "$folder/set" \
+  rm -rf "$folder/images" "$folder/set"
+  mkdir "$folder/images"
+  cp "$scenes"/0[0-5].png "$folder/images"
+  "$program" label --quiet --engine embedded --model built-in --images "$folder/images" -o "$folder/set" \
     --classes "cake,house,wine glass,tv,bottle,orange" "$@" >/dev/null
 }
 

@@ -1,11 +1,11 @@
 // Clicks on the page of `ocelli serve` in Chromium, whose model has a tracker: with the mouse, with the keyboard alone, on a phone.
 //
-// usage: PLAYWRIGHT=folder-with-node_modules node clicks.mjs URL PICTURE FOLDER
+// usage: PLAYWRIGHT=folder-with-node_modules node clicks.mjs URL IMAGE FOLDER
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 
-import { change, close, count, folder, names, open, picture, step, text } from "./browser.mjs";
+import { change, close, count, folder, names, open, image, step, text } from "./browser.mjs";
 
 const FOUND = "^Found object";
 // Keeps what the page asks for.
@@ -20,7 +20,7 @@ const watch = () => {
 const asked = (page) => page.evaluate(() => window.asked.at(-1));
 
 const page = await open({}, watch);
-await page.setInputFiles("#file", picture);
+await page.setInputFiles("#file", image);
 const at = async (x, y, options = {}) => {
   const box = await page.locator("#stage").boundingBox();
   return page.locator("#stage").click({ position: { x: box.width * x, y: box.height * y }, ...options });
@@ -118,8 +118,8 @@ await step("refusals are shown, and examples end clicking", async () => {
   assert.ok(await page.locator("#click-bar").isHidden());
   await page.locator("#click").click();
   assert.equal(await page.locator("#draw-wanted").getAttribute("aria-pressed"), "false");
-  // Another picture has no objects.
-  await page.setInputFiles("#file-again", picture);
+  // Another image has no objects.
+  await page.setInputFiles("#file-again", image);
   await page.waitForFunction(() => document.querySelectorAll("#objects li").length === 0);
   await page.context().close();
 });
@@ -127,7 +127,7 @@ await step("refusals are shown, and examples end clicking", async () => {
 await step("the keyboard alone", async () => {
   const keys = await open({}, watch);
   const status = (pattern) => keys.waitForFunction((pattern) => new RegExp(pattern).test(document.getElementById("status").textContent), pattern);
-  await keys.setInputFiles("#file", picture);
+  await keys.setInputFiles("#file", image);
   await keys.locator("#click").waitFor();
   await keys.locator("#click").focus();
   await keys.keyboard.press("Enter");
@@ -203,7 +203,7 @@ await step("a wrong mask of a data set is mended by clicks", async () => {
 
 await step("a phone, dark", async () => {
   const phone = await open({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true, colorScheme: "dark" });
-  await phone.setInputFiles("#file", picture);
+  await phone.setInputFiles("#file", image);
   await phone.locator("#click").tap();
   await change(phone, () => phone.locator("#stage").tap(), FOUND);
   const [wide, room] = await phone.evaluate(() => [document.scrollingElement.scrollWidth, innerWidth]);

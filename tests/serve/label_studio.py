@@ -1,7 +1,7 @@
-"""`ocelli serve` as the backend of a real Label Studio: a project with pictures, predictions fetched, shown and accepted; smart
+"""`ocelli serve` as the backend of a real Label Studio: a project with images, predictions fetched, shown and accepted; smart
 tools and a video with a model that has a tracker.
 
-usage: python label_studio.py OCELLI TRACKER VIDEO PICTURE...: with the Python of an environment that has label-studio.
+usage: python label_studio.py OCELLI TRACKER VIDEO IMAGE...: with the Python of an environment that has label-studio.
 """
 
 import json
@@ -18,7 +18,7 @@ import urllib.request
 import numpy
 from label_studio_sdk.converter.brush import decode_rle
 
-program, tracker, video, *pictures = [pathlib.Path(name).resolve() for name in sys.argv[1:]]
+program, tracker, video, *images = [pathlib.Path(name).resolve() for name in sys.argv[1:]]
 TOKEN = "0123456789abcdef0123456789abcdef01234567"
 CONFIG = """<View><Image name="image" value="$image"/>
 <RectangleLabels name="box" toName="image"><Label value="House"/><Label value="Food" predicted_values="hot dog, cake"/></RectangleLabels>
@@ -108,7 +108,7 @@ def check_smart_tools(log):
     server, backend = serve(TOKEN, log, "--model", str(tracker))
     try:
         for config, file, kind, drawn in (
-            (SMART, pictures[0], "image/png", {"type": "keypointlabels", "from_name": "point", "to_name": "image", "is_positive": True,
+            (SMART, images[0], "image/png", {"type": "keypointlabels", "from_name": "point", "to_name": "image", "is_positive": True,
              "original_width": 320, "original_height": 240, "image_rotation": 0, "id": "a",
              "value": {"x": 40, "y": 40, "width": 0.5, "keypointlabels": ["House"]}}),
             (CLIP, video, "video/mp4", {"type": "videorectangle", "from_name": "box", "to_name": "clip", "id": "a",
@@ -138,12 +138,12 @@ def check_with(server_token, log):
     """Serves with this token of Label Studio, and checks a project."""
     server, backend = serve(server_token, log)
     try:
-        project = project_with(CONFIG, pictures, "image/png")
+        project = project_with(CONFIG, images, "image/png")
         connect(backend, project, False)
         everything = {"selectedItems": {"all": True, "excluded": []}}
         call("POST", f"/api/dm/actions?id=retrieve_tasks_predictions&project={project}", everything)
         ours = lambda: [one for one in call("GET", f"/api/predictions?project={project}") if one["model_version"].startswith("ocelli")]
-        predictions = wait_until("predictions", lambda: (all_ := ours()) and len(all_) >= len(pictures) and all_)
+        predictions = wait_until("predictions", lambda: (all_ := ours()) and len(all_) >= len(images) and all_)
 
         # Shown: as Label Studio gives a task to its page.
         kinds, brushes = set(), 0
@@ -163,7 +163,7 @@ def check_with(server_token, log):
         call("POST", f"/api/dm/actions?id=predictions_to_annotations&project={project}", everything)
         exported = call("GET", f"/api/projects/{project}/export?exportType=JSON")
         by_task = {one["task"]: one["result"] for one in predictions}
-        assert len(exported) == len(pictures)
+        assert len(exported) == len(images)
         for task in exported:
             accepted = task["annotations"][0]["result"]
             assert [one["value"] for one in accepted] == [one["value"] for one in by_task[task["id"]]]

@@ -1,8 +1,8 @@
 """Throughput of `ocelli serve` at 8 clients, beside the engine's own rate in the same run.
 
-usage: load.py OCELLI FOLDER [SECONDS]: FOLDER has pictures; every client sends its own, so that no features are reused.
+usage: load.py OCELLI FOLDER [SECONDS]: FOLDER has images; every client sends its own, so that no features are reused.
 Prints one line of JSON. The clients run on the same machine as the engine, so that the time of the processors counts as
-well: `cpu_ms` is that of a picture in the engine alone, in the server, and in the clients. It does not depend on what else the
+well: `cpu_ms` is that of an image in the engine alone, in the server, and in the clients. It does not depend on what else the
 machine does.
 """
 
@@ -19,20 +19,20 @@ import time
 CLIENTS, CLASSES = 8, ["cake", "house", "wine glass", "tv"]
 program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 20.0
-pictures = sorted(folder.glob("*.png"))[:48]
+images = sorted(folder.glob("*.png"))[:48]
 
 
 def engine_rate():
-    """Pictures a second of the detector alone: its own times, without reading and decoding files."""
+    """Images a second of the detector alone: its own times, without reading and decoding files."""
     start = ["detect", "--quiet", "--engine", "embedded", "--json", "-", "--classes", *CLASSES]
 
-    def run(pictures):
+    def run(files):
         before = spent(resource.RUSAGE_CHILDREN)
-        command = [program, *start, "--image", *map(str, pictures)]
+        command = [program, *start, "--image", *map(str, files)]
         report = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
         return report["images"], spent(resource.RUSAGE_CHILDREN) - before
 
-    few, many = pictures[:8], pictures
+    few, many = images[:8], images
     # Starting the program and loading the model are in both.
     (_, of_few), (images, of_many) = run(few), run(many)
     times = [image["timing_ms"]["total"] for image in images][2:]
@@ -50,10 +50,10 @@ def spent_by(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def body(picture):
+def body(image):
     parts = [
         b'--b\r\nContent-Disposition: form-data; name="classes"\r\n\r\n' + ",".join(CLASSES).encode(),
-        b'--b\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r\n\r\n' + picture.read_bytes(),
+        b'--b\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r\n\r\n' + image.read_bytes(),
     ]
     return b"\r\n".join(parts) + b"\r\n--b--\r\n"
 
@@ -67,7 +67,7 @@ def serve():
 
     def client(number):
         connection = http.client.HTTPConnection(address)
-        bodies = [body(picture) for picture in pictures[number::CLIENTS]]
+        bodies = [body(image) for image in images[number::CLIENTS]]
         sent = 0
         while time.monotonic() < end:
             start = time.monotonic()

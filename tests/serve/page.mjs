@@ -1,12 +1,12 @@
 // Every control of the page of `ocelli serve` in Chromium: with the mouse, with the keyboard alone, on a phone, with a fake camera.
 //
-// usage: PLAYWRIGHT=folder-with-node_modules node page.mjs URL PICTURE FOLDER
+// usage: PLAYWRIGHT=folder-with-node_modules node page.mjs URL IMAGE FOLDER
 // The server at URL has a gallery of a data set. Screenshots are written to FOLDER.
 
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 
-import { change, close, count, folder, names, open, picture, step, text, url } from "./browser.mjs";
+import { change, close, count, folder, names, open, image, step, text, url } from "./browser.mjs";
 
 const NAMES = "person, tree, dog, butterfly, bicycle, kite, moon";
 
@@ -31,8 +31,8 @@ await step("an example where the page is empty", async () => {
 
 const page = await open();
 
-await step("a picture and names", async () => {
-  await page.setInputFiles("#file", picture);
+await step("an image and names", async () => {
+  await page.setInputFiles("#file", image);
   await page.waitForFunction(() => document.getElementById("status").textContent === "Type what to find.");
   await change(page, () => page.locator("#names").pressSequentially(NAMES, { delay: 5 }));
   assert.ok(await count(page, "found") >= 2, await text(page, "status"));
@@ -80,7 +80,7 @@ async function downloaded(button) {
   return { name: file.suggestedFilename(), bytes: await readFile(await file.path()) };
 }
 
-await step("JSON, YOLO, COCO and the picture", async () => {
+await step("JSON, YOLO, COCO and the image", async () => {
   const json = await downloaded("#download");
   const report = JSON.parse(json.bytes);
   assert.equal(report.images[0].detections.length, all);
@@ -97,7 +97,7 @@ await step("JSON, YOLO, COCO and the picture", async () => {
   assert.equal(coco.annotations.length, all);
   assert.ok(coco.annotations.every((one) => one.area > 0 && one.area <= one.bbox[2] * one.bbox[3] * 1.1), "areas of masks fit their boxes");
   await writeFile(`${folder}/coco.json`, JSON.stringify(coco));
-  const drawn = await downloaded("#download-picture");
+  const drawn = await downloaded("#download-image");
   assert.deepEqual([...drawn.bytes.subarray(1, 4)], [..."PNG"].map((letter) => letter.charCodeAt(0)));
 });
 
@@ -133,7 +133,7 @@ await step("the vocabulary", async () => {
 
 await step("refusals are shown", async () => {
   const alert = () => page.waitForFunction(() => !document.getElementById("problem").hidden).then(() => text(page, "problem"));
-  await page.setInputFiles("#file-again", { name: "notes.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
+  await page.setInputFiles("#file-again", { name: "notes.png", mimeType: "image/png", buffer: Buffer.from("no image") });
   assert.match(await alert(), /cannot show this file/);
   // Of a file, the browser is told the name alone.
   await writeFile(`${folder}/huge.png`, Buffer.alloc(34_000_000));
@@ -162,7 +162,7 @@ await step("the fake camera", async () => {
   await page.locator("#camera-start").click();
   await page.waitForFunction(() => /[1-9].* frames a second/.test(document.getElementById("camera-rate").textContent));
   await page.locator("#names").fill("moon");
-  await page.waitForFunction(() => /camera's picture, \d+ found/.test(document.getElementById("camera").getAttribute("aria-label")));
+  await page.waitForFunction(() => /camera's image, \d+ found/.test(document.getElementById("camera").getAttribute("aria-label")));
   await page.locator("#camera-which").selectOption({ index: 1 });
   await page.waitForFunction(() => /[1-9].* frames a second/.test(document.getElementById("camera-rate").textContent));
   assert.ok(await page.evaluate(() => document.getElementById("camera").width > 300));
@@ -301,13 +301,13 @@ await step("the keyboard alone", async () => {
     }
     assert.fail(`Tab does not reach ${id}`);
   };
-  await tabTo("tab-picture");
+  await tabTo("tab-image");
   await keys.keyboard.press("ArrowRight");
   assert.equal(await focused(), "tab-camera");
   await keys.keyboard.press("ArrowLeft");
   await tabTo("file");
   const [chooser] = await Promise.all([keys.waitForEvent("filechooser"), keys.keyboard.press("Space")]);
-  await chooser.setFiles(picture);
+  await chooser.setFiles(image);
   await keys.locator("#stage").waitFor();
   await tabTo("draw-wanted");
   await keys.keyboard.press("Space");
@@ -325,7 +325,7 @@ await step("the keyboard alone", async () => {
   await tabTo("copy");
   await keys.keyboard.press("Enter");
   await keys.waitForFunction(() => document.getElementById("status").textContent === "Copied.");
-  await keys.locator("#tab-picture").focus();
+  await keys.locator("#tab-image").focus();
   await keys.keyboard.press("ArrowLeft");
   assert.equal(await focused(), "tab-gallery");
   await keys.locator("#thumbnails button").nth(1).waitFor();
@@ -354,19 +354,19 @@ await step("the keyboard alone", async () => {
 await step("a phone, dark", async () => {
   const phone = await open({ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true, colorScheme: "dark" });
   await phone.screenshot({ path: `${folder}/phone-start.png` });
-  await phone.setInputFiles("#file", picture);
+  await phone.setInputFiles("#file", image);
   await change(phone, () => phone.locator("#names").fill(NAMES));
   await phone.locator("#draw-wanted").tap();
   await phone.locator("#draw-wanted").tap();
   await phone.screenshot({ path: `${folder}/phone.png`, fullPage: true });
-  for (const tab of ["picture", "camera", "gallery"]) {
+  for (const tab of ["image", "camera", "gallery"]) {
     await phone.locator(`#tab-${tab}`).tap();
     const [wide, room] = await phone.evaluate(() => [document.scrollingElement.scrollWidth, innerWidth]);
     assert.ok(wide <= room, `${tab}: ${wide} pixels in ${room}`);
   }
   await phone.context().close();
   const dark = await open({ colorScheme: "dark" });
-  await dark.setInputFiles("#file", picture);
+  await dark.setInputFiles("#file", image);
   await change(dark, () => dark.locator("#names").fill(NAMES));
   await dark.screenshot({ path: `${folder}/dark.png` });
   await dark.context().close();

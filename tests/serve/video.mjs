@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 
-import { change, close, count, folder, names, open, picture as upload, step, text } from "./browser.mjs";
+import { change, close, count, folder, names, open, image as upload, step, text } from "./browser.mjs";
 
 const status = (page, pattern) => page.waitForFunction((pattern) => new RegExp(pattern).test(document.getElementById("status").textContent), pattern);
 const pixels = (page) => page.evaluate(() => document.getElementById("video-stage").toDataURL());
@@ -196,7 +196,7 @@ await step("a reload, and a session that has ended", async () => {
 
 await step("an upload, with the keyboard alone", async () => {
   const keys = await open();
-  await keys.locator("#tab-picture").focus();
+  await keys.locator("#tab-image").focus();
   await keys.keyboard.press("ArrowRight");
   assert.equal(await keys.evaluate(() => document.activeElement.id), "tab-video");
   await keys.setInputFiles("#video-file", upload);

@@ -108,7 +108,7 @@ PARTS = {
 }
 # The end of these is damaged: what is read are the first frames, and one fewer is no fault.
 DAMAGED = ("cut.", "no-index.")
-# Of all values of a picture; the drawn ones have sharp edges.
+# Of all values of an image; the drawn ones have sharp edges.
 MEAN_OF_JPEG = 4
 
 
@@ -315,7 +315,7 @@ def is_session(path, frames):
     return len({(width, height) for _, width, height in frames}) == 1 and not path.name.startswith(DAMAGED)
 
 
-def pixels_of_picture(jpeg):
+def pixels_of_image(jpeg):
     return run("ffmpeg", "-hide_banner", "-loglevel", "error", "-f", "mjpeg", "-i", "-", "-f", "rawvideo", "-pix_fmt", "rgb24", "-", input=jpeg)
 
 
@@ -323,26 +323,26 @@ def mean_difference(a, b):
     return sum(abs(x - y) for x, y in zip(a, b)) / len(a)
 
 
-def problems_of_pictures(jpegs, frames, raw, where):
-    """Pictures of these frames, by number: size, and pixels but for what JPEG does to them. `raw` has all frames as RGB."""
+def problems_of_images(jpegs, frames, raw, where):
+    """Images of these frames, by number: size, and pixels but for what JPEG does to them. `raw` has all frames as RGB."""
     starts = [0]
     for _, width, height in frames:
         starts.append(starts[-1] + 3 * width * height)
     for at, jpeg in jpegs.items():
-        ours, theirs = pixels_of_picture(jpeg), raw[starts[at] : starts[at + 1]]
+        ours, theirs = pixels_of_image(jpeg), raw[starts[at] : starts[at + 1]]
         if len(ours) != len(theirs):
-            return [f"{where}: picture {at} has {len(ours)} bytes of pixels, expected {len(theirs)}"]
+            return [f"{where}: image {at} has {len(ours)} bytes of pixels, expected {len(theirs)}"]
         mean = mean_difference(ours, theirs)
         if mean > MEAN_OF_JPEG:
-            return [f"{where}: the pixels of picture {at} differ by {mean:.1f} on average"]
+            return [f"{where}: the pixels of image {at} differ by {mean:.1f} on average"]
         following = raw[starts[at + 1] : starts[at + 2]] if at + 2 < len(starts) else b""
         if len(following) == len(ours) and mean_difference(ours, following) < mean:
-            return [f"{where}: picture {at} is the frame after it"]
+            return [f"{where}: image {at} is the frame after it"]
     return []
 
 
 def problems_of_label(path, program, work, frames, raw):
-    """The pictures of a data set of all frames."""
+    """The images of a data set of all frames."""
     to = work / "data-set"
     shutil.rmtree(to, ignore_errors=True)
     done = subprocess.run([program, "label", "--quiet", "--engine", "embedded", "--model", "built-in", "--imgsz", "112", "--classes", "dog", "--video", path,
@@ -354,7 +354,7 @@ def problems_of_label(path, program, work, frames, raw):
     if sorted(jpegs) != list(range(len(jpegs))) or not len(frames) - is_damaged <= len(jpegs) <= len(frames):
         return [f"label: the frames {sorted(jpegs)}, expected {len(frames)}"]
     # Damaged frames are hidden by what was before.
-    return problems_of_pictures({at: jpegs[at] for at in list(jpegs)[: 2 if is_damaged else None]}, frames, raw, "label")
+    return problems_of_images({at: jpegs[at] for at in list(jpegs)[: 2 if is_damaged else None]}, frames, raw, "label")
 
 
 class Server:
@@ -413,8 +413,8 @@ def problems_of_sessions(path, server, frames, raw):
         if is_whole and found != wanted:
             problems.append(f"{where} has {found}, expected {wanted}")
         elif is_whole:
-            pictures = {at: server.ask(f"/v1/sessions/{state['id']}/frames/{at}") for at in (len(frames) - 1, 0)}
-            problems += problems_of_pictures(pictures, frames, raw, where)
+            images = {at: server.ask(f"/v1/sessions/{state['id']}/frames/{at}") for at in (len(frames) - 1, 0)}
+            problems += problems_of_images(images, frames, raw, where)
         server.ask(f"/v1/sessions/{state['id']}", method="DELETE")
     return problems
 

@@ -1,4 +1,4 @@
-/* NVIDIA's driver and its video decoder as far as FFmpeg and Ocelli use them, in host memory: each picture that is decoded is bright on
+/* NVIDIA's driver and its video decoder as far as FFmpeg and Ocelli use them, in host memory: each image that is decoded is bright on
    its left half. What is copied to the host, and what the decoder still has mapped at its end, is written to stderr.
 
    Compiled twice, as libcuda.so.1 and with DECODER as libnvcuvid.so.1, each with stubs for the rest of what FFmpeg looks up. */

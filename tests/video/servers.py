@@ -350,7 +350,7 @@ def writes(protocol, program, video):
             expect(bool(heard) == has_sound, f"{source.name}: {len(heard)} packets of sound")
             if has_sound:
                 at = heard[0] - found["video"][0], heard[-1] - found["video"][-1]
-                expect(all(abs(off) < 0.15 for off in at), f"sound begins {at[0]:.3f} s after the pictures, and ends {at[1]:.3f} s after them")
+                expect(all(abs(off) < 0.15 for off in at), f"sound begins {at[0]:.3f} s after the images, and ends {at[1]:.3f} s after them")
                 sounds = len(heard)
         return f"{len(found['video'])} frames, {sounds} packets of sound"
 

@@ -69,7 +69,7 @@ impl ByteTracker {
     /// A tracker without tracks.
     ///
     /// # Errors
-    /// As [`ByteTrackerOptions::validate`].
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for an option out of range.
     pub fn new(options: ByteTrackerOptions) -> Result<Self> {
         options.validate()?;
         Ok(Self { options, ..Self::default() })
@@ -161,7 +161,7 @@ impl ByteTracker {
     ///
     /// let mut tracker = ByteTracker::new(ByteTrackerOptions { min_hits: Some(1), ..Default::default() })?;
     /// for frame in 0..3 {
-    ///     // The object rests; the picture moves by its whole width from frame to frame.
+    ///     // The object rests; the image moves by its whole width from frame to frame.
     ///     let bbox = BoundingBox::from_ltwh([60.0 * frame as f32, 50.0, 60.0, 40.0]);
     ///     if frame > 0 {
     ///         tracker.compensate(&CameraMotion::shift([60.0, 0.0])?);

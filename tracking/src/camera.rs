@@ -2,7 +2,7 @@
 
 use ocelli_error::{Error, Result};
 
-/// The motion of the picture from one frame to the next because the camera moved: a map of points that keeps lines straight.
+/// The motion of the image from one frame to the next because the camera moved: a map of points that keeps lines straight.
 ///
 /// [`ByteTracker::compensate`](crate::ByteTracker::compensate) applies it to the tracks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,7 +19,7 @@ impl CameraMotion {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a number is not finite, or the map mirrors
-    /// the picture or makes it flat.
+    /// the image or makes it flat.
     pub fn new(matrix: [[f64; 3]; 2]) -> Result<Self> {
         let motion = Self { matrix };
         let area = motion.matrix[0][0] * motion.matrix[1][1] - motion.matrix[0][1] * motion.matrix[1][0];
@@ -27,14 +27,14 @@ impl CameraMotion {
             return Ok(motion);
         }
         let message =
-            format!("camera motion {matrix:?}: expected finite numbers that do not mirror the picture");
+            format!("camera motion {matrix:?}: expected finite numbers that do not mirror the image");
         Err(Error::invalid_argument(message))
     }
 
-    /// A shift by `[x, y]`, which has to be finite, of a picture that is not turned and not scaled.
+    /// A shift by `[x, y]`, which has to be finite, of an image that is not turned and not scaled.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a number is not finite.
     pub fn shift([x, y]: [f64; 2]) -> Result<Self> {
         Self::new([[1.0, 0.0, x], [0.0, 1.0, y]])
     }

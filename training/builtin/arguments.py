@@ -32,7 +32,7 @@ def parse_arguments() -> argparse.Namespace:
                         help="side of the images in pixels (default 224)")
     parser.add_argument("--names", type=int, default=len(VOCABULARY),
                         help=f"number of names to learn, up to {len(KNOWN)} (default {len(VOCABULARY)})")
-    parser.add_argument("--pictures", type=int, help="scenes per batch (default 16, on a GPU 128)")
+    parser.add_argument("--images", type=int, help="scenes per batch (default 16, on a GPU 128)")
     parser.add_argument("--prompts", type=int, help="prompts per scene (default 4, on a GPU 8)")
     parser.add_argument("--mask-rows", type=int,
                         help="prompts per batch with a mask loss (default 12, on a GPU 192)")
@@ -51,7 +51,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--relearn-words", action="store_true", help="train a new tokeniser (with --start none)")
     arguments = parser.parse_args()
     on_gpu = arguments.device.startswith("cuda")
-    for name, cpu, gpu in (("pictures", 16, 128), ("prompts", 4, 8), ("mask_rows", 12, 192), ("rate", 5e-4, 8e-4),
+    for name, cpu, gpu in (("images", 16, 128), ("prompts", 4, 8), ("mask_rows", 12, 192), ("rate", 5e-4, 8e-4),
                            ("workers", 0, 4)):
         if getattr(arguments, name) is None:
             setattr(arguments, name, gpu if on_gpu else cpu)
@@ -60,6 +60,6 @@ def parse_arguments() -> argparse.Namespace:
         parser.error(f"--names: {arguments.names} is not between 8 and {len(KNOWN)}")
     if arguments.anew and not arguments.resume:
         parser.error("--anew: requires --resume")
-    if arguments.processes > 1 and (on_gpu or arguments.pictures % arguments.processes):
-        parser.error("--processes: for CPUs only, and must divide --pictures")
+    if arguments.processes > 1 and (on_gpu or arguments.images % arguments.processes):
+        parser.error("--processes: for CPUs only, and must divide --images")
     return arguments

@@ -37,7 +37,7 @@ COVERED, BARE = 0.4, 0.1
 class Plan:
     """B scenes with R prompts.
 
-    `ids`, `mask` [R, context]; `image_of` [R]; `asked` [R] the index of the name; `things` [R, N] slots of the objects
+    `ids`, `mask` [R, context]; `image_of` [R]; `asked` [R] the index of the name; `instances` [R, N] slots of the objects
     to find (-1: none); `shown_rows` [E] the prompts with example boxes, with `wanted` and `unwanted` [E] their slots
     (-1: none); `mask_rows` [M] the prompts with a mask loss; `backgrounds` a kind for each scene.
     """
@@ -49,7 +49,7 @@ class Plan:
     mask: np.ndarray
     image_of: np.ndarray
     asked: np.ndarray
-    things: np.ndarray
+    instances: np.ndarray
     shown_rows: np.ndarray
     wanted: np.ndarray
     unwanted: np.ndarray
@@ -101,18 +101,18 @@ class Batch:
 
 
 class Planner(IterableDataset):
-    """Plans batches of `pictures` scenes with `prompts` names each; a seed and a worker give the same plans again.
+    """Plans batches of `images` scenes with `prompts` names each; a seed and a worker give the same plans again.
 
     `confusion` [names, names], in shared memory, is how often the model detects the second name where the first is
     shown; `missed` [names] is the share of each that it misses. Such names are drawn more often. The trainer updates
     both.
     """
 
-    def __init__(self, tokenizer: Tokenizer, sprites: Sprites, pictures: int, prompts: int, side: int, mask_rows: int,
+    def __init__(self, tokenizer: Tokenizer, sprites: Sprites, images: int, prompts: int, side: int, mask_rows: int,
                  seed: int, confusion: Tensor, missed: Tensor) -> None:
         super().__init__()
         self.tokenizer, self.sprites = tokenizer, dataclasses.replace(sprites, levels=())
-        self.pictures, self.prompts, self.side = pictures, prompts, side
+        self.images, self.prompts, self.side = images, prompts, side
         self.mask_rows, self.seed, self.confusion, self.missed = mask_rows, seed, confusion, missed
         self.names = len(sprites.of_label)
         self.encoded: dict[str, tuple[list[int], list[int]]] = {}
@@ -149,10 +149,10 @@ class Planner(IterableDataset):
 
     def plan(self, rng: np.random.Generator, words: random.Random) -> Plan:
         """One batch."""
-        layout = draw_layout(rng, self.sprites, self.pictures, self.side, self.missed.double().numpy())
-        with_boxes = round(self.pictures * EXEMPLAR_SHARE)
-        ids, masks, image_of, asked, things, shown = [], [], [], [], [], []
-        for scene in range(self.pictures):
+        layout = draw_layout(rng, self.sprites, self.images, self.side, self.missed.double().numpy())
+        with_boxes = round(self.images * EXEMPLAR_SHARE)
+        ids, masks, image_of, asked, instances, shown = [], [], [], [], [], []
+        for scene in range(self.images):
             labels = layout.label[scene]
             for name in self.choose_names(words, layout.present(scene)):
                 slots = np.flatnonzero(labels == name).tolist()
@@ -169,14 +169,14 @@ class Planner(IterableDataset):
                 masks.append(encoded[1])
                 image_of.append(scene)
                 asked.append(name)
-                things.append((slots + [-1] * OF_ONE_NAME)[:OF_ONE_NAME])
-        things, shown = np.array(things), np.array(shown, int).reshape(-1, 3)
-        with_things = np.flatnonzero(things[:, 0] >= 0)
+                instances.append((slots + [-1] * OF_ONE_NAME)[:OF_ONE_NAME])
+        instances, shown = np.array(instances), np.array(shown, int).reshape(-1, 3)
+        with_instances = np.flatnonzero(instances[:, 0] >= 0)
         return Plan(
-            layout=layout, backgrounds=choose_backgrounds(rng, self.pictures), seed=int(rng.integers(1 << 40)),
-            ids=np.array(ids), mask=np.array(masks), image_of=np.array(image_of), asked=np.array(asked), things=things,
+            layout=layout, backgrounds=choose_backgrounds(rng, self.images), seed=int(rng.integers(1 << 40)),
+            ids=np.array(ids), mask=np.array(masks), image_of=np.array(image_of), asked=np.array(asked), instances=instances,
             shown_rows=shown[:, 0], wanted=shown[:, 1], unwanted=shown[:, 2],
-            mask_rows=np.sort(rng.permutation(with_things)[:self.mask_rows]),
+            mask_rows=np.sort(rng.permutation(with_instances)[:self.mask_rows]),
         )
 
 
@@ -215,13 +215,13 @@ def realise(plan: Plan, sprites: Sprites, side: int, patch: int) -> Batch:
     """Draws a plan on the sprites' device."""
     device = sprites.levels[0].device
     drawn = draw(sprites, plan.layout, plan.backgrounds, plan.seed, side)
-    image_of, things = on_device(plan.image_of, device), on_device(plan.things, device)
-    boxes, valid = centre_form(drawn.boxes), things >= 0
+    image_of, instances = on_device(plan.image_of, device), on_device(plan.instances, device)
+    boxes, valid = centre_form(drawn.boxes), instances >= 0
     cover, token_classes = token_answers(drawn.owner, plan.layout, patch)
     same = on_device(plan.layout.label[plan.image_of] == plan.asked[:, None], device)
     coverage = (cover[image_of] * same[:, :, None, None]).sum(1)
     mask_rows = on_device(plan.mask_rows, device)
-    slots = on_device(plan.things[plan.mask_rows], device)
+    slots = on_device(plan.instances[plan.mask_rows], device)
     owner = drawn.owner[image_of[mask_rows]]
     cells = 4 * side // patch
     # Slot by slot, for the same reason; an empty slot has the owner 255, which does not occur.
@@ -242,7 +242,7 @@ def realise(plan: Plan, sprites: Sprites, side: int, patch: int) -> Batch:
     return Batch(
         pixels=drawn.pixels, ids=on_device(plan.ids, device), mask=on_device(plan.mask, device), image_of=image_of,
         exemplars=exemplars,
-        targets=Targets(boxes=boxes[image_of[:, None], things.clamp(min=0)] * valid[..., None], valid=valid,
+        targets=Targets(boxes=boxes[image_of[:, None], instances.clamp(min=0)] * valid[..., None], valid=valid,
                         coverage=coverage, token_classes=token_classes,
                         cell_classes=cell_answers(drawn.owner, plan.layout, cells), mask_rows=mask_rows,
                         masks=torch.stack(masks, 1)),

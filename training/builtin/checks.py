@@ -60,8 +60,8 @@ def check_assignment() -> str:
     holder = assign_one(cost, valid)
     for row in range(200):
         count = int(valid[row].sum())
-        queries, things = linear_sum_assignment(cost[row, :, :count].numpy())
-        best = float(cost[row][queries, things].sum())
+        queries, instances = linear_sum_assignment(cost[row, :, :count].numpy())
+        best = float(cost[row][queries, instances].sum())
         held = holder[row]
         found = sorted(held[held >= 0].tolist())
         left += count - len(found)
@@ -69,12 +69,12 @@ def check_assignment() -> str:
             where = (held >= 0).nonzero()[:, 0]
             worst = max(worst, float(cost[row][where, held[where]].sum()) - best)
     assert worst <= 8 * 0.01 + 1e-6, f"{worst} above the least sum"
-    assert left <= 4, f"{left} things without a query"
+    assert left <= 4, f"{left} instances without a query"
     several = assign_several(cost, valid, 4)
     for row in range(200):
         for query, thing in enumerate(several[row].tolist()):
             assert thing < 0 or query in cost[row, :, thing].topk(4, largest=False).indices.tolist()
-    return f"at most {worst:.4f} above scipy's sum, {left} of {int(valid.sum())} things left out"
+    return f"at most {worst:.4f} above scipy's sum, {left} of {int(valid.sum())} instances left out"
 
 
 def check_precision() -> str:
@@ -128,27 +128,27 @@ def check_drawing() -> str:
     one.sprite[0, 3], one.label[0, 3] = sprite, 2
     # The sprite is centred in its square, rounded up and left.
     one.centre[0, 3] = 40 + SIDE / 2 - (SIDE - width) // 2, 50 + SIDE / 2 - (SIDE - height) // 2
-    picture, owner, found = compose(sprites, one, torch.zeros(1, 3, side, side))
+    image, owner, found = compose(sprites, one, torch.zeros(1, 3, side, side))
     from glyphs import load_glyphs
     from PIL import Image
 
     canvas = Image.new("RGB", (side, side))
     canvas.paste(load_glyphs()[2], (40, 50), load_glyphs()[2])
     expected = torch.from_numpy(np.asarray(canvas).astype(np.float32))
-    difference = float((picture[0].permute(1, 2, 0) * 255 - expected).abs().max())
+    difference = float((image[0].permute(1, 2, 0) * 255 - expected).abs().max())
     assert difference < 3, f"{difference} levels from Pillow's pasting"
     alpha = np.asarray(load_glyphs()[2])[..., 3]
     rows, columns = np.flatnonzero((alpha > 100).any(1)), np.flatnonzero((alpha > 100).any(0))
     expected = [40 + columns[0], 50 + rows[0], 40 + columns[-1] + 1, 50 + rows[-1] + 1]
     assert np.abs(found[0, 3].numpy() * side - expected).max() < 0.01, (found[0, 3] * side, expected)
     assert int((owner == 4).sum()) == int((alpha > 127).sum())
-    pictures = []
+    images = []
     for _ in range(2):
         rng = np.random.default_rng(5)
         layout = draw_layout(rng, sprites, 12, side)
         drawn = draw(sprites, layout, choose_backgrounds(rng, 12), 9, side)
-        pictures.append(drawn.pixels)
-    assert torch.equal(*pictures)
+        images.append(drawn.pixels)
+    assert torch.equal(*images)
     for scene in range(12):
         for slot in np.flatnonzero(layout.label[scene] >= 0):
             ys, xs = torch.where(drawn.owner[scene] == slot + 1)
@@ -157,7 +157,7 @@ def check_drawing() -> str:
     seen = [int((drawn.owner[scene] == slot + 1).sum()) for scene in range(12)
             for slot in np.flatnonzero(layout.label[scene] >= 0)]
     hidden = sum(count == 0 for count in seen)
-    return f"{difference:.1f} levels from Pillow, {len(seen)} things, {hidden} of them hidden"
+    return f"{difference:.1f} levels from Pillow, {len(seen)} instances, {hidden} of them hidden"
 
 
 def check_jpeg() -> str:
@@ -371,7 +371,7 @@ def check_tracker() -> str:
 
 
 def check_clips() -> str:
-    """Things move, some are hidden for a while, and following them gives every trained part a gradient."""
+    """Instances move, some are hidden for a while, and following them gives every trained part a gradient."""
     rng, tracker = np.random.default_rng(5), small_tracker()
     clips = draw_clips(rng, load_sprites(80, CPU), 4, 224)
     back = clips.reversed()

@@ -1,4 +1,4 @@
-"""Training clips of the tracker: the scenes of `layout.py`, whose things move, cross and pass behind each other.
+"""Training clips of the tracker: the scenes of `layout.py`, whose instances move, cross and pass behind each other.
 
     python clips.py --output SHEET.png     a sheet of clips, a row each; three objects are marked by a colour channel
 """
@@ -39,7 +39,7 @@ class Clips:
 def meetings(rng: np.random.Generator, layout: Layout, speed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Centres at the moment of a meeting, and the speeds.
 
-    Most of the moving things pass behind a larger one at that moment, else meet any other one; half of them so fast
+    Most of the moving instances pass behind a larger one at that moment, else meet any other one; half of them so fast
     that they come and go within the clip. Half of those that are met stand still.
     """
     centre, speed = layout.centre.copy(), speed.copy()
@@ -62,7 +62,7 @@ def meetings(rng: np.random.Generator, layout: Layout, speed: np.ndarray) -> tup
 
 
 def move(rng: np.random.Generator, layout: Layout, side: int) -> list[Layout]:
-    """The layouts of the frames. One of them is the given scene, but for the meetings; in the others things have
+    """The layouts of the frames. One of them is the given scene, but for the meetings; in the others instances have
     moved."""
     shape = layout.sprite.shape
     moment = rng.integers(0, FRAMES, (shape[0], 1))
@@ -79,7 +79,7 @@ def move(rng: np.random.Generator, layout: Layout, side: int) -> list[Layout]:
     for frame in range(FRAMES):
         elapsed = (frame - moment)[..., None]
         moved = centre + velocity * elapsed + 0.5 * bend * elapsed * np.abs(elapsed)
-        # Most things turn round at the border, rather than leave.
+        # Most instances turn round at the border, rather than leave.
         low = 0.6 * layout.extent
         span = np.maximum(side - 2 * low, 1)
         moved = np.where(leaves[..., None], moved, low + span - np.abs((moved - low) % (2 * span) - span))
@@ -103,9 +103,9 @@ def draw_clips(rng: np.random.Generator, sprites: Sprites, clips: int, side: int
     together = Layout(*(np.concatenate([getattr(frame, field.name) for frame in frames]) for field in fields(Layout)))
     numbers = Numbers(int(rng.integers(1 << 31)), device)
     backgrounds = draw_backgrounds(numbers, choose_backgrounds(rng, clips), side)
-    pictures, owner, _ = compose(sprites, together, backgrounds.repeat(FRAMES, 1, 1, 1))
+    images, owner, _ = compose(sprites, together, backgrounds.repeat(FRAMES, 1, 1, 1))
     seed = int(rng.integers(1 << 31))
-    degraded = [degrade(Numbers(seed, device), frame) for frame in pictures.split(clips)]
+    degraded = [degrade(Numbers(seed, device), frame) for frame in images.split(clips)]
     owner = owner.view(FRAMES, clips, side, side).transpose(0, 1).contiguous()
     return Clips(torch.stack(degraded, 1) * 2 - 1, owner, layout.label >= 0)
 
@@ -125,8 +125,8 @@ def main() -> None:
             pixels = ((clips.pixels[clip, frame] + 1) * 127.5).round().byte().permute(1, 2, 0).numpy().copy()
             for channel, slot in enumerate(np.flatnonzero(clips.thing[clip])[:3]):
                 pixels[clips.owner[clip, frame].numpy() == slot + 1, channel] = 255
-            picture = Image.fromarray(pixels).resize((side // 2, side // 2))
-            sheet.paste(picture, (frame * side // 2, clip * side // 2))
+            image = Image.fromarray(pixels).resize((side // 2, side // 2))
+            sheet.paste(image, (frame * side // 2, clip * side // 2))
     sheet.save(arguments.output)
 
 

@@ -142,7 +142,7 @@ def write(output: Path) -> None:
         scenes.append({
             "file": composition.file, "width": composition.width, "height": composition.height,
             "seed": composition.seed,
-            "things": [{"label": NAMES[label], "box": box} for label, box in
+            "instances": [{"label": NAMES[label], "box": box} for label, box in
                        zip(scene.labels.tolist(), scene.boxes.tolist())],
         })
     document = {"classes": names_asked(), "scenes": scenes}

@@ -92,16 +92,16 @@ def compose(sprites: Sprites, layout: Layout, backgrounds: Tensor) -> tuple[Tens
             where = torch.from_numpy(rows).to(device, non_blocking=True)
             boxes[where, slot] = found.clamp(0, side).float() / side
     inside = slice(margin, margin + side)
-    pictures = canvas.view(scenes, whole, whole, 3)[:, inside, inside].permute(0, 3, 1, 2)
-    return pictures.contiguous(), owner.view(scenes, whole, whole)[:, inside, inside].contiguous(), boxes
+    images = canvas.view(scenes, whole, whole, 3)[:, inside, inside].permute(0, 3, 1, 2)
+    return images.contiguous(), owner.view(scenes, whole, whole)[:, inside, inside].contiguous(), boxes
 
 
 @torch.no_grad()
 def draw(sprites: Sprites, layout: Layout, kinds: list[str], seed: int, side: int) -> Drawn:
     """Draws a batch; `kinds` are the backgrounds of the scenes."""
     numbers = Numbers(seed, sprites.levels[0].device)
-    pictures, owner, boxes = compose(sprites, layout, draw_backgrounds(numbers, kinds, side))
-    return Drawn(pixels=degrade(numbers, pictures) * 2 - 1, owner=owner, boxes=boxes)
+    images, owner, boxes = compose(sprites, layout, draw_backgrounds(numbers, kinds, side))
+    return Drawn(pixels=degrade(numbers, images) * 2 - 1, owner=owner, boxes=boxes)
 
 
 def choose_backgrounds(rng: np.random.Generator, scenes: int) -> list[str]:
@@ -132,8 +132,8 @@ def main() -> None:
     sheet = Image.new("RGB", (columns * (side + 4), -(-arguments.count // columns) * (side + 4)), "white")
     for index in range(arguments.count):
         pixels = ((drawn.pixels[index] + 1) * 127.5).round().byte().permute(1, 2, 0).numpy()
-        picture = Image.fromarray(pixels)
-        pen = ImageDraw.Draw(picture)
+        image = Image.fromarray(pixels)
+        pen = ImageDraw.Draw(image)
         for slot in range(0 if arguments.bare else SLOTS):
             if layout.label[index, slot] >= 0:
                 seen = int((drawn.owner[index] == slot + 1).sum())
@@ -141,7 +141,7 @@ def main() -> None:
                 pen.rectangle([box[0], box[1], box[2] - 1, box[3] - 1], outline="red" if seen else "blue")
                 pen.text((box[0] + 2, box[1]), KNOWN_NAMES[layout.label[index, slot]], fill="black", stroke_width=2,
                          stroke_fill="white", font_size=9)
-        sheet.paste(picture, (index % columns * (side + 4), index // columns * (side + 4)))
+        sheet.paste(image, (index % columns * (side + 4), index // columns * (side + 4)))
     sheet.save(arguments.output)
 
 

@@ -102,12 +102,12 @@ class Measurement:
         self.scored: list[tuple[float, float]] = []
         self.failures: list[Failure] = []
         self.predictions: list[dict] = []
-        self.scenes = self.things = 0
+        self.scenes = self.instances = 0
 
     def add(self, scene: Scene) -> None:
         """One scene, prompted with all names."""
         image, index = Image.fromarray(scene.image), self.scenes
-        self.scenes, self.things = self.scenes + 1, self.things + len(scene.labels)
+        self.scenes, self.instances = self.scenes + 1, self.instances + len(scene.labels)
         pixels = self.detector.pixels(image)
         candidates = self.detector.candidates(pixels, KNOWN_NAMES[:self.names])
         found = self.detector.select(candidates, image.width, image.height, LEAST_SCORE)
@@ -168,7 +168,7 @@ class Measurement:
         """All figures."""
         masks = self.counts.mask_overlaps
         return {
-            "scenes": self.scenes, "things": self.things, "names": self.names, "threshold": self.threshold,
+            "scenes": self.scenes, "instances": self.instances, "names": self.names, "threshold": self.threshold,
             **rounded(self.boxes.summary()), **rounded(self.counts.figures()),
             "mask_iou_of_hits": round(float(np.mean(masks)) if masks else 0.0, 4),
             "false_alarms_per_scene": round(self.counts.alarms / max(1, self.scenes), 3),
@@ -183,7 +183,7 @@ class Measurement:
     def table(self) -> str:
         """The figures of every name, worst first, as Markdown."""
         precision = self.boxes.per_category()
-        lines = ["| name | pictogram | things | AP | AP50 | precision | recall | false alarms are mostly |",
+        lines = ["| name | pictogram | instances | AP | AP50 | precision | recall | false alarms are mostly |",
                  "|---|---|---|---|---|---|---|---|"]
         for name, values in sorted(precision.items(), key=lambda item: item[1].mean()):
             counts, mistaken = self.classes[name], self.mistaken[name]

@@ -36,11 +36,11 @@ def draw_failures(failures: list[Failure], target: Path) -> None:
     rows = max(1, -(-len(worst) // COLUMNS))
     sheet = Image.new("RGB", (COLUMNS * (WIDTH + 6), rows * (HEIGHT + 6)), "white")
     for index, failure in enumerate(worst):
-        picture = Image.fromarray(failure.image)
-        pen = ImageDraw.Draw(picture)
+        image = Image.fromarray(failure.image)
+        pen = ImageDraw.Draw(image)
         for box, name in failure.missed:
             label(pen, tuple(box.tolist()), KNOWN_NAMES[name], "blue")
         for one in failure.alarms:
             label(pen, one.box, f"{KNOWN_NAMES[one.class_index]} {one.score:.2f}", "red")
-        sheet.paste(picture.resize((WIDTH, HEIGHT)), (index % COLUMNS * (WIDTH + 6), index // COLUMNS * (HEIGHT + 6)))
+        sheet.paste(image.resize((WIDTH, HEIGHT)), (index % COLUMNS * (WIDTH + 6), index // COLUMNS * (HEIGHT + 6)))
     sheet.save(target)

@@ -67,7 +67,7 @@ class Glyph:
 
     character: str
     label: int
-    picture: Image.Image
+    image: Image.Image
 
 
 def draw_glyph(character: str, font: ImageFont.FreeTypeFont) -> Image.Image:
@@ -112,12 +112,12 @@ def draw_all() -> tuple[Glyph, ...]:
     extra = []
     for character in others():
         try:
-            picture = draw_glyph(character, font)
+            image = draw_glyph(character, font)
         except ValueError:
             continue
         # Characters that the font lacks are drawn in one colour, as text.
-        if len(picture.convert("RGB").getcolors(1 << 16) or range(99)) > 8:
-            extra.append(Glyph(character, -1, picture))
+        if len(image.convert("RGB").getcolors(1 << 16) or range(99)) > 8:
+            extra.append(Glyph(character, -1, image))
     step = max(1.0, len(extra) / OTHERS)
     return tuple(glyphs + [extra[int(index * step)] for index in range(min(OTHERS, len(extra)))])
 
@@ -129,8 +129,8 @@ def write_sheet(path: Path) -> None:
     sheet = Image.new("RGBA", (COLUMNS * CELL_WIDTH, rows * CELL_HEIGHT), (0, 0, 0, 0))
     table = []
     for index, glyph in enumerate(glyphs):
-        sheet.paste(glyph.picture, (index % COLUMNS * CELL_WIDTH, index // COLUMNS * CELL_HEIGHT))
-        table.append([glyph.character, glyph.label, *glyph.picture.size])
+        sheet.paste(glyph.image, (index % COLUMNS * CELL_WIDTH, index // COLUMNS * CELL_HEIGHT))
+        table.append([glyph.character, glyph.label, *glyph.image.size])
     text = PngInfo()
     text.add_text("glyphs", json.dumps(table))
     text.add_text("Copyright", "Noto Color Emoji, (c) Google, SIL Open Font License 1.1")
@@ -163,7 +163,7 @@ def all_glyphs() -> tuple[Glyph, ...]:
 @lru_cache(maxsize=2)
 def load_glyphs(count: int = len(VOCABULARY)) -> tuple[Image.Image, ...]:
     """The images of the first `count` names, in the order of the vocabulary."""
-    return tuple(glyph.picture for glyph in all_glyphs()[:count])
+    return tuple(glyph.image for glyph in all_glyphs()[:count])
 
 
 def main() -> None:

@@ -35,33 +35,33 @@ masks() { echo $(($1 * 3 / 2)); }
 try() {
   rm -rf "$run.trial"
   # In the foreground: otherwise the planning processes are ended too, and the measurement is lost.
-  timeout --foreground "${TRIAL_SECONDS:-90}" "$python" train.py "${options[@]}" --start "$start" --pictures "$1" --mask-rows "$(masks "$1")" \
+  timeout --foreground "${TRIAL_SECONDS:-90}" "$python" train.py "${options[@]}" --start "$start" --images "$1" --mask-rows "$(masks "$1")" \
     --steps "${TRIAL_STEPS:-75}" --minutes "${TRIAL_MINUTES:-0.4}" --output "$run.trial" > "$run.trial.log" 2>&1 || true
-  { echo "trial of $1 pictures a step:"; tail -n 3 "$run.trial.log" | cut -c1-400; } >&2
-  { grep -o '[0-9.]* pictures/s' "$run.trial.log" || echo 0; } | tail -n 1 | awk '{ printf "%d\n", 10 * $1 }'
+  { echo "trial of $1 images a step:"; tail -n 3 "$run.trial.log" | cut -c1-400; } >&2
+  { grep -o '[0-9.]* images/s' "$run.trial.log" || echo 0; } | tail -n 1 | awk '{ printf "%d\n", 10 * $1 }'
 }
 
 mkdir -p "$(dirname "$run")"
 if [ "$part" = 1 ]; then
-  pictures="" best=0
+  images="" best=0
   for size in ${SIZES:-128 256}; do
     speed=$(try "$size")
-    echo "$size pictures a step: $speed pictures in ten seconds"
+    echo "$size images a step: $speed images in ten seconds"
     # Larger batches only if the device is idle with smaller ones: steps are worth more than images.
-    if [ -z "$pictures" ] || [ "$speed" -gt $((best * 3 / 2)) ]; then pictures=$size best=$speed; fi
+    if [ -z "$images" ] || [ "$speed" -gt $((best * 3 / 2)) ]; then images=$size best=$speed; fi
   done
   if [ "$best" = 0 ]; then echo "error: no trial got anywhere: see above" >&2; exit 1; fi
   rm -rf "$run" "$run.trial"
   from=(--start "$start")
 else
-  pictures=$(cat "${back:?folder of the part before}/pictures.txt")
+  images=$(cat "${back:?folder of the part before}/pictures.txt")
   from=(--resume-portable "$back/portable")
   # A machine that is still the same one has everything, to the bit.
   if [ -f "$run/checkpoint.pt" ]; then from=(--resume); fi
 fi
-echo "$pictures" > "$target/pictures.txt"
-echo "part $part: ${from[*]}, $pictures pictures a step, $minutes of $whole minutes"
-"$python" train.py "${options[@]}" "${from[@]}" --pictures "$pictures" --mask-rows "$(masks "$pictures")" \
+echo "$images" > "$target/pictures.txt"
+echo "part $part: ${from[*]}, $images images a step, $minutes of $whole minutes"
+"$python" train.py "${options[@]}" "${from[@]}" --images "$images" --mask-rows "$(masks "$images")" \
   --portable --minutes "$minutes" --schedule-minutes "$whole" --output "$run"
 if [ "$part" -lt 3 ]; then
   mkdir -p "$target/portable"

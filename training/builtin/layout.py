@@ -14,8 +14,8 @@ import numpy as np
 
 from sprites import LEVELS, SIDE, Sprites
 
-THINGS, CLUTTER = 10, 10
-SLOTS = THINGS + CLUTTER
+INSTANCES, CLUTTER = 10, 10
+SLOTS = INSTANCES + CLUTTER
 # At most this many objects of one name in a scene, so that targets have a fixed shape.
 OF_ONE_NAME = 8
 ATTEMPTS = 10
@@ -54,7 +54,7 @@ def choose_sprites(rng: np.random.Generator, sprites: Sprites, scenes: int,
     for scene in range(scenes):
         names = rng.choice(len(sprites.of_label), rng.integers(1, 7), replace=False, p=share)
         chosen = []
-        count = 0 if rng.random() < 0.04 else rng.integers(1, THINGS + 1)
+        count = 0 if rng.random() < 0.04 else rng.integers(1, INSTANCES + 1)
         weights = rng.dirichlet(np.full(len(names), 2.0))
         for name in rng.choice(names, count, p=weights):
             if sum(other == name for other, _ in chosen) < OF_ONE_NAME:

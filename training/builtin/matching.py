@@ -53,11 +53,11 @@ def assign_one(cost: Tensor, valid: Tensor) -> Tensor:
     Cost [R, Q, N] and valid [R, N] -> the object of each query [R, Q], -1 for none. After `ROUNDS` rounds an object may
     still be unmatched, if many compete for the same query; this is rare, and it is then left out.
     """
-    rows, queries, things = cost.shape
+    rows, queries, instances = cost.shape
     value = -cost.transpose(1, 2)
     price = cost.new_zeros(rows, queries)
     holder = torch.full((rows, queries), -1, dtype=torch.long, device=cost.device)
-    names = torch.arange(things, device=cost.device)
+    names = torch.arange(instances, device=cost.device)
     for _ in range(ROUNDS):
         waiting = valid & ~(holder[:, :, None] == names).any(1)
         # On a CPU the check is free; on a GPU it would synchronise.

@@ -45,7 +45,7 @@ class Category:
 
     scores: list[np.ndarray] = field(default_factory=list)
     hits: list[np.ndarray] = field(default_factory=list)
-    things: int = 0
+    instances: int = 0
 
     def precision(self) -> np.ndarray:
         """Average precision at each threshold [10]."""
@@ -57,7 +57,7 @@ class Category:
         out = np.zeros(len(THRESHOLDS))
         for level, line in enumerate(hits):
             true = np.cumsum(line)
-            recall, precision = true / self.things, true / np.arange(1, len(line) + 1)
+            recall, precision = true / self.instances, true / np.arange(1, len(line) + 1)
             precision = np.maximum.accumulate(precision[::-1])[::-1]
             places = np.searchsorted(recall, RECALLS, side="left")
             out[level] = np.where(places < len(precision), precision[np.minimum(places, len(precision) - 1)], 0).mean()
@@ -78,11 +78,11 @@ class Evaluation:
         order = np.argsort(-scores, kind="mergesort")[:MOST]
         entry.scores.append(scores[order])
         entry.hits.append(match_detections(overlaps[order]))
-        entry.things += overlaps.shape[1]
+        entry.instances += overlaps.shape[1]
 
     def per_category(self) -> dict[int, np.ndarray]:
         """Average precision at each threshold, for each category with objects."""
-        return {number: entry.precision() for number, entry in sorted(self.categories.items()) if entry.things}
+        return {number: entry.precision() for number, entry in sorted(self.categories.items()) if entry.instances}
 
     def summary(self) -> dict[str, float]:
         """AP, AP50 and AP75 in percent, the mean over categories."""

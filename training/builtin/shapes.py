@@ -99,7 +99,7 @@ def draw_shapes() -> np.ndarray:
     rng = random.Random("shapes")
     shapes = []
     for _ in range(SHAPES):
-        picture = Image.new("L", (SIDE, SIDE), 0)
-        rng.choice(KINDS)(rng, ImageDraw.Draw(picture))
-        shapes.append(np.asarray(picture))
+        image = Image.new("L", (SIDE, SIDE), 0)
+        rng.choice(KINDS)(rng, ImageDraw.Draw(image))
+        shapes.append(np.asarray(image))
     return np.stack(shapes)

@@ -34,12 +34,12 @@ class Sprites:
     shapes: np.ndarray
 
 
-def centred(picture: np.ndarray) -> np.ndarray:
+def centred(image: np.ndarray) -> np.ndarray:
     """An image [h, w, 4] u8 centred in a square, colours multiplied by opacity, [4, SIDE, SIDE]."""
     out = np.zeros((SIDE, SIDE, 4), np.float32)
-    height, width = picture.shape[:2]
+    height, width = image.shape[:2]
     top, left = (SIDE - height) // 2, (SIDE - width) // 2
-    out[top:top + height, left:left + width] = picture
+    out[top:top + height, left:left + width] = image
     out[..., :3] *= out[..., 3:] / 255
     return out.round().astype(np.uint8).transpose(2, 0, 1)
 
@@ -47,11 +47,11 @@ def centred(picture: np.ndarray) -> np.ndarray:
 def load_sprites(names: int, device: torch.device) -> Sprites:
     """All sprites for a model with the first `names` names; glyphs of other names are clutter."""
     glyphs: list[Glyph] = list(all_glyphs())
-    pictures = [np.asarray(glyph.picture) for glyph in glyphs]
+    images = [np.asarray(glyph.image) for glyph in glyphs]
     labels = [glyph.label if glyph.label < names else -1 for glyph in glyphs]
     for shape in draw_shapes():
-        pictures.append(np.dstack([np.full_like(shape, 255)] * 3 + [shape]))
-    full = torch.from_numpy(np.stack([centred(picture) for picture in pictures]))
+        images.append(np.dstack([np.full_like(shape, 255)] * 3 + [shape]))
+    full = torch.from_numpy(np.stack([centred(image) for image in images]))
     levels = [full.to(device)]
     for _ in range(LEVELS - 1):
         # In parts: all at once would take half a gigabyte as floats.
@@ -59,8 +59,8 @@ def load_sprites(names: int, device: torch.device) -> Sprites:
         levels.append(torch.cat(halves))
     of_label = tuple(tuple(index for index, label in enumerate(labels) if label == name) for name in range(names))
     return Sprites(
-        levels=tuple(levels), sizes=np.array([picture.shape[1::-1] for picture in pictures], np.float32),
-        labels=np.array(labels + [-1] * (len(pictures) - len(labels))), of_label=of_label,
+        levels=tuple(levels), sizes=np.array([image.shape[1::-1] for image in images], np.float32),
+        labels=np.array(labels + [-1] * (len(images) - len(labels))), of_label=of_label,
         clutter=np.array([index for index, label in enumerate(labels) if label < 0]),
-        shapes=np.arange(len(glyphs), len(pictures)),
+        shapes=np.arange(len(glyphs), len(images)),
     )

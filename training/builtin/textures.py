@@ -110,12 +110,12 @@ def stripes(numbers: Numbers, count: int, side: int) -> Tensor:
 def polygons(numbers: Numbers, count: int, side: int) -> Tensor:
     """The plane cut by straight lines, each side of each line in its own colour."""
     x, y = coordinates(side, numbers.device)
-    picture = numbers.uniform(count, 3, 1, 1).expand(count, 3, side, side)
+    image = numbers.uniform(count, 3, 1, 1).expand(count, 3, side, side)
     for _ in range(5):
         angle, offset = numbers.uniform(count, 1, 1, high=2 * math.pi), numbers.uniform(count, 1, 1, low=-0.2, high=0.9)
         beyond = (x * angle.cos() + y * angle.sin() > offset)[:, None] & numbers.below(0.8, count, 1, 1, 1)
-        picture = torch.where(beyond, numbers.uniform(count, 3, 1, 1), picture)
-    return picture
+        image = torch.where(beyond, numbers.uniform(count, 3, 1, 1), image)
+    return image
 
 
 def noise(numbers: Numbers, count: int, side: int) -> Tensor:
@@ -143,15 +143,15 @@ def photo_like(numbers: Numbers, count: int, side: int) -> Tensor:
 def blobs(numbers: Numbers, count: int, side: int) -> Tensor:
     """Lights out of focus: blurred spots of many colours and sizes."""
     x, y = coordinates(side, numbers.device)
-    picture = numbers.uniform(count, 3, 1, 1) * 0.7
+    image = numbers.uniform(count, 3, 1, 1) * 0.7
     for _ in range(7):
         centre = numbers.uniform(2, count, 1, 1, low=-1.1, high=1.1)
         radius = torch.exp(numbers.uniform(count, 1, 1, low=math.log(0.08), high=math.log(0.7)))
         edge = numbers.uniform(count, 1, 1, low=0.03, high=1)
         distance = (((x - centre[0]) ** 2 + (y - centre[1]) ** 2).sqrt() / radius - 1) / edge
         share = torch.sigmoid(-5 * distance)[:, None] * numbers.uniform(count, 1, 1, 1, low=0.3, high=1)
-        picture = picture + (numbers.uniform(count, 3, 1, 1) - picture) * share
-    return picture
+        image = image + (numbers.uniform(count, 3, 1, 1) - image) * share
+    return image
 
 
 def wood(numbers: Numbers, count: int, side: int) -> Tensor:

@@ -132,7 +132,7 @@ class Run:
         # Shared with the processes that plan the batches.
         self.confusion, self.missed = together.confusion, together.missed
         settings = {"side": arguments.side, "names": arguments.names, "seed": arguments.seed, "rate": arguments.rate,
-                    "pictures": arguments.pictures, "prompts": arguments.prompts, "mask_rows": arguments.mask_rows}
+                    "images": arguments.images, "prompts": arguments.prompts, "mask_rows": arguments.mask_rows}
         (self.folder / "settings.json").write_text(json.dumps(settings) + "\n")
         if arguments.compile:
             self.compile()
@@ -183,7 +183,7 @@ class Run:
         """Plans of batches, made by worker processes if requested."""
         arguments, count = self.arguments, self.together.count
         seed = (arguments.seed * 1_000_003 + self.state.step) * count + self.together.rank
-        planner = Planner(self.tokenizer, self.sprites, arguments.pictures // count, arguments.prompts, arguments.side,
+        planner = Planner(self.tokenizer, self.sprites, arguments.images // count, arguments.prompts, arguments.side,
                           arguments.mask_rows // count, seed, self.confusion, self.missed)
         if not arguments.workers:
             return iter(planner)
@@ -234,7 +234,7 @@ class Run:
     def learn_missed(self, plan: Plan, found: Tensor) -> None:
         """Records the misses of present names."""
         lost = 1 - found.cpu()
-        for row in (plan.things[:, 0] >= 0).nonzero()[0].tolist():
+        for row in (plan.instances[:, 0] >= 0).nonzero()[0].tolist():
             name = int(plan.asked[row])
             self.missed[name] = self.missed[name].lerp(lost[row], MISSED_RATE).clamp(min=LEAST_MISSED)
 
@@ -246,7 +246,7 @@ class Run:
             rough[scene, present] = LEAST_CONFUSION
             self.confusion[present] = self.confusion[present].lerp(rough[scene], CONFUSION_RATE)
         self.confusion.clamp_(min=LEAST_CONFUSION)
-        for row in (plan.things[:, 0] < 0).nonzero()[0].tolist():
+        for row in (plan.instances[:, 0] < 0).nonzero()[0].tolist():
             present, asked = plan.layout.present(int(plan.image_of[row])), int(plan.asked[row])
             self.confusion[present, asked] = (
                 self.confusion[present, asked] * (1 - CONFUSION_RATE) + CONFUSION_RATE * scores[row]
@@ -266,7 +266,7 @@ class Run:
         state.smooth(latest)
         shown = " ".join(f"{name} {value:.3f}" for name, value in state.smoothed.items())
         minutes = f"{state.seconds / 60:.1f} of {self.arguments.schedule_minutes:g} min"
-        print(f"step {state.step}, {minutes}, {speed:.1f} pictures/s, rate {rate:.1e}, {shown}", flush=True)
+        print(f"step {state.step}, {minutes}, {speed:.1f} images/s, rate {rate:.1e}, {shown}", flush=True)
         row = {"step": state.step, "seconds": round(state.seconds, 1), "pictures": state.pictures, "rate": rate} | {
             name: round(value, 5) for name, value in state.smoothed.items()}
         is_new = not self.curves.exists()
@@ -301,10 +301,10 @@ class Run:
                 if self.together.rank:
                     continue
                 self.average.update(self.model)
-                self.state.pictures += self.arguments.pictures
+                self.state.pictures += self.arguments.images
                 if self.state.step % REPORT_EVERY == 0:
                     now = time.monotonic()
-                    self.report(parts, rate, REPORT_EVERY * self.arguments.pictures / (now - reported))
+                    self.report(parts, rate, REPORT_EVERY * self.arguments.images / (now - reported))
                     reported = now
                 elapsed = time.monotonic() - started
                 self.state.seconds = before + elapsed
@@ -318,7 +318,7 @@ class Run:
         self.save()
         write_model(self.model, self.average.weights, self.words, self.folder / "model")
         plot_curves(self.curves, self.folder / "curves.png")
-        print(f"{self.state.step} steps, {self.state.pictures} pictures in {self.state.seconds / 60:.1f} minutes, "
+        print(f"{self.state.step} steps, {self.state.pictures} images in {self.state.seconds / 60:.1f} minutes, "
               f"saved in {self.folder}")
 
 

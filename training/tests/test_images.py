@@ -15,9 +15,9 @@ from transformers.models.sam3.image_processing_sam3 import Sam3ImageProcessor
 from ocelli_training.distill.images import Positions, Stream, decode, find_images, fingerprint, normalised
 
 
-def encoded(picture: Image.Image, kind: str = "png", **options: object) -> bytes:
+def encoded(image: Image.Image, kind: str = "png", **options: object) -> bytes:
     file = io.BytesIO()
-    picture.save(file, kind, **options)
+    image.save(file, kind, **options)
     return file.getvalue()
 
 
@@ -33,13 +33,13 @@ def test_a_tar_of_webdataset_is_the_same_as_its_files(tmp_path: Path, images: Pa
 
 def test_images_are_prepared_as_by_sam3s_processor() -> None:
     random = np.random.default_rng(1)
-    picture = Image.fromarray(random.integers(0, 255, (130, 201, 3), np.uint8))
-    wanted = Sam3ImageProcessor(size={"height": 112, "width": 112})(picture, return_tensors="pt").pixel_values[0]
-    assert torch.allclose(normalised(decode(encoded(picture), 112)), wanted, atol=1e-6)
+    image = Image.fromarray(random.integers(0, 255, (130, 201, 3), np.uint8))
+    wanted = Sam3ImageProcessor(size={"height": 112, "width": 112})(image, return_tensors="pt").pixel_values[0]
+    assert torch.allclose(normalised(decode(encoded(image), 112)), wanted, atol=1e-6)
     exif = Image.Exif()
     exif[0x0112] = 6
-    turned = decode(encoded(picture.rotate(90, expand=True), exif=exif), 112)
-    assert torch.equal(turned, decode(encoded(picture), 112))
+    turned = decode(encoded(image.rotate(90, expand=True), exif=exif), 112)
+    assert torch.equal(turned, decode(encoded(image), 112))
 
 
 def test_an_epoch_has_every_image_once_in_an_order_of_the_seed(images: Path) -> None:

@@ -51,8 +51,7 @@ impl VerificationRequest {
             Ok((Model::resolve(&request, announce, cancellation)?, factory))
         };
         let (reference, reference_engine) = open(&self.model, EngineKind::Cpu)?;
-        let (candidate, engine) =
-            open(self.candidate.as_ref().unwrap_or(&self.model), self.engine.kind.clone())?;
+        let (candidate, engine) = open(self.candidate.as_ref().unwrap_or(&self.model), self.engine.kind)?;
         let graphs = self.graphs(&reference, &candidate)?;
         // Without inputs, the comparison says so.
         if self.options.scenes + self.options.random_inputs > 0

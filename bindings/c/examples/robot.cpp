@@ -1,6 +1,6 @@
 // A robot that turns towards a dog: a camera thread pushes frames in its own format and never waits, the control loop takes
-// the newest result and steers. The camera pans over a picture that is read from a file.
-//   robot PICTURE [FRAMES]
+// the newest result and steers. The camera pans over an image that is read from a file.
+//   robot IMAGE [FRAMES]
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -68,7 +68,7 @@ class Camera {
 
 int main(int argc, char **argv) try {
     if (argc < 2) {
-        std::cerr << "usage: robot PICTURE [FRAMES]\n";
+        std::cerr << "usage: robot IMAGE [FRAMES]\n";
         return 2;
     }
     const ocelli::Image scene(argv[1]);

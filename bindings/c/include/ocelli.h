@@ -1,5 +1,5 @@
 /*
- * Ocelli: open-vocabulary object detection in pictures and video.
+ * Ocelli: open-vocabulary object detection in images and video.
  *
  * Functions return OCELLI_OK or a status that says what failed; ocelli_last_error() has the text. Handles are freed with
  * the function of their kind; one that was freed already, or null, is an error and never a crash. Structs begin with
@@ -169,17 +169,17 @@ typedef enum ocelli_direction {
 typedef struct ocelli_detector ocelli_detector;
 
 /**
- * The features of a picture. The detector that made them may be freed before.
+ * The features of an image. The detector that made them may be freed before.
  */
 typedef struct ocelli_features ocelli_features;
 
 /**
- * A picture that was read from a file.
+ * An image that was read from a file.
  */
 typedef struct ocelli_image ocelli_image;
 
 /**
- * Objects in a picture that are shown by clicks, boxes and masks, not named. An object is known by its number, from 0.
+ * Objects in an image that are shown by clicks, boxes and masks, not named. An object is known by its number, from 0.
  */
 typedef struct ocelli_objects ocelli_objects;
 
@@ -195,7 +195,7 @@ typedef struct ocelli_pipeline ocelli_pipeline;
 typedef struct ocelli_prompts ocelli_prompts;
 
 /**
- * What was found in a picture. Strings that it returns are valid until it is freed.
+ * What was found in an image. Strings that it returns are valid until it is freed.
  */
 typedef struct ocelli_result ocelli_result;
 
@@ -272,7 +272,7 @@ typedef struct ocelli_detector_options {
      */
     uint32_t class_chunk;
     /**
-     * The most detections of a picture, those with the highest scores; 0 for no limit.
+     * The most detections of an image, those with the highest scores; 0 for no limit.
      */
     uint32_t max_detections;
     /**
@@ -292,7 +292,7 @@ typedef struct ocelli_detector_options {
      */
     uint32_t masks;
     /**
-     * 1 to search large pictures in overlapping tiles as well, whose size depends on the objects that are found.
+     * 1 to search large images in overlapping tiles as well, whose size depends on the objects that are found.
      */
     uint32_t tile_auto;
     /**
@@ -310,7 +310,7 @@ typedef struct ocelli_detector_options {
 } ocelli_detector_options;
 
 /**
- * A picture in the caller's memory, which the library reads only during the call that it is passed to.
+ * An image in the caller's memory, which the library reads only during the call that it is passed to.
  */
 typedef struct ocelli_frame {
     /**
@@ -330,7 +330,7 @@ typedef struct ocelli_frame {
      */
     size_t stride;
     /**
-     * When the picture was taken, in nanoseconds of any clock that never runs backwards.
+     * When the image was taken, in nanoseconds of any clock that never runs backwards.
      */
     uint64_t timestamp_ns;
     /**
@@ -545,7 +545,7 @@ typedef struct ocelli_pipeline_options {
 } ocelli_pipeline_options;
 
 /**
- * A picture or a frame.
+ * An image or a frame.
  */
 typedef struct ocelli_result_info {
     /**
@@ -585,11 +585,11 @@ typedef struct ocelli_result_info {
      */
     double total_ms;
     /**
-     * Width of the picture in pixels.
+     * Width of the image in pixels.
      */
     uint32_t width;
     /**
-     * Height of the picture in pixels.
+     * Height of the image in pixels.
      */
     uint32_t height;
     /**
@@ -603,7 +603,7 @@ typedef struct ocelli_result_info {
 } ocelli_result_info;
 
 /**
- * An instance of a class in a picture.
+ * An instance of a class in an image.
  */
 typedef struct ocelli_detection {
     /**
@@ -623,7 +623,7 @@ typedef struct ocelli_detection {
      */
     size_t class_id;
     /**
-     * Left edge in pixels of the picture.
+     * Left edge in pixels of the image.
      */
     float x1;
     /**
@@ -643,7 +643,7 @@ typedef struct ocelli_detection {
      */
     float score;
     /**
-     * Width of the mask in pixels, which is that of the picture; 0 without one.
+     * Width of the mask in pixels, which is that of the image; 0 without one.
      */
     uint32_t mask_width;
     /**
@@ -681,7 +681,7 @@ typedef struct ocelli_track {
      */
     uint64_t id;
     /**
-     * Left edge in pixels; the box may extend beyond the picture.
+     * Left edge in pixels; the box may extend beyond the image.
      */
     float x1;
     /**
@@ -771,9 +771,9 @@ enum ocelli_status ocelli_detector_create(const struct ocelli_detector_options *
                                           struct ocelli_detector **detector);
 
 /**
- * Detects in a picture.
+ * Detects in an image.
  *
- * The highest score comes first, in pixels of the picture. Free the result with `ocelli_result_free`.
+ * The highest score comes first, in pixels of the image. Free the result with `ocelli_result_free`.
  *
  * Pointers: `frame` points to a struct whose size is set and whose `data` has `data_size` bytes that nobody writes to meanwhile;
  * `result` points to a handle to write.
@@ -784,7 +784,7 @@ enum ocelli_status ocelli_detector_detect(struct ocelli_detector *detector,
                                           struct ocelli_result **result);
 
 /**
- * Loads the engines and encodes the names, so that the first picture does not wait for it.
+ * Loads the engines and encodes the names, so that the first image does not wait for it.
  */
 enum ocelli_status ocelli_detector_prepare(struct ocelli_detector *detector, const struct ocelli_prompts *prompts);
 
@@ -845,7 +845,7 @@ const char *ocelli_verify(const char *request,
                           void *user_data);
 
 /**
- * Computes the features of a picture: the costly part, which does not depend on the prompts.
+ * Computes the features of an image: the costly part, which does not depend on the prompts.
  *
  * Free them with `ocelli_features_free`.
  *
@@ -856,7 +856,7 @@ enum ocelli_status ocelli_detector_encode(struct ocelli_detector *detector,
                                           struct ocelli_features **features);
 
 /**
- * As `ocelli_detector_detect`, in a picture whose features this detector has computed.
+ * As `ocelli_detector_detect`, in an image whose features this detector has computed.
  *
  * Pointers: `result` points to a handle to write.
  */
@@ -871,7 +871,7 @@ enum ocelli_status ocelli_detector_detect_features(struct ocelli_detector *detec
 enum ocelli_status ocelli_features_free(struct ocelli_features *features);
 
 /**
- * Reads a picture file: JPEG, PNG, WebP, TIFF, BMP, GIF, PNM; turned as its EXIF data says.
+ * Reads an image file: JPEG, PNG, WebP, TIFF, BMP, GIF, PNM; turned as its EXIF data says.
  *
  * Free the image with `ocelli_image_free`.
  *
@@ -916,7 +916,7 @@ enum ocelli_status ocelli_objects_add(struct ocelli_objects *objects,
                                       const char *label);
 
 /**
- * Adds a click to an object, in pixels of the picture. `positive` is 1 for a point on the object, 0 for one that is not.
+ * Adds a click to an object, in pixels of the image. `positive` is 1 for a point on the object, 0 for one that is not.
  */
 enum ocelli_status ocelli_objects_add_point(struct ocelli_objects *objects,
                                             size_t object,
@@ -925,7 +925,7 @@ enum ocelli_status ocelli_objects_add_point(struct ocelli_objects *objects,
                                             int positive);
 
 /**
- * Sets the box around an object, in pixels of the picture.
+ * Sets the box around an object, in pixels of the image.
  */
 enum ocelli_status ocelli_objects_set_box(struct ocelli_objects *objects,
                                           size_t object,
@@ -935,7 +935,7 @@ enum ocelli_status ocelli_objects_set_box(struct ocelli_objects *objects,
                                           float y2);
 
 /**
- * Sets a rough mask of an object: a byte for each pixel of the picture, row by row, 0 outside.
+ * Sets a rough mask of an object: a byte for each pixel of the image, row by row, 0 outside.
  *
  * Pointers: `pixels` points to `width` times `height` bytes.
  */
@@ -955,7 +955,7 @@ enum ocelli_status ocelli_objects_refine(struct ocelli_objects *objects,
                                          size_t index);
 
 /**
- * Finds the masks of objects in a picture whose features this detector has computed.
+ * Finds the masks of objects in an image whose features this detector has computed.
  *
  * The model needs a tracker, as Meta's sam3.pt and facebook/sam3 have; set `masks` in the options if the detector exports a
  * checkpoint. The result has a detection for each object, in order: `class_id` is the object's number, `score` how well the
@@ -1089,7 +1089,7 @@ enum ocelli_status ocelli_prompts_add(struct ocelli_prompts *prompts,
                                       const char *label);
 
 /**
- * Adds an example to a class: a box around an instance in the picture that is searched, in its pixels. `wanted` is 1, or 0
+ * Adds an example to a class: a box around an instance in the image that is searched, in its pixels. `wanted` is 1, or 0
  * for what the class is not.
  */
 enum ocelli_status ocelli_prompts_add_example(struct ocelli_prompts *prompts,
@@ -1127,7 +1127,7 @@ enum ocelli_status ocelli_result_get_detection(const struct ocelli_result *resul
                                                struct ocelli_detection *detection);
 
 /**
- * Writes a detection's mask: one byte for each pixel of the picture, row by row, `inside` in the mask and 0 elsewhere.
+ * Writes a detection's mask: one byte for each pixel of the image, row by row, `inside` in the mask and 0 elsewhere.
  *
  * `stride` is the number of bytes from the start of one row to the next; 0 if rows follow each other. Bytes between rows
  * are left as they are.
@@ -1166,7 +1166,7 @@ const char *ocelli_result_json(const struct ocelli_result *result);
 enum ocelli_status ocelli_result_free(struct ocelli_result *result);
 
 /**
- * Creates a session on a video file, or on a folder of pictures of one size. Free it with `ocelli_session_free`.
+ * Creates a session on a video file, or on a folder of images of one size. Free it with `ocelli_session_free`.
  *
  * `options` are those of a detector; its model has to have a tracker. `masks` has no effect, and `confidence` replaces both
  * thresholds: of detections that start objects, 0.7, and of those that keep them, 0.5.

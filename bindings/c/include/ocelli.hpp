@@ -125,7 +125,7 @@ struct Box {
     float x1 = 0, y1 = 0, x2 = 0, y2 = 0;
 };
 
-/// A picture in the caller's memory. `stride` is the number of bytes from row to row; 0 without padding.
+/// An image in the caller's memory. `stride` is the number of bytes from row to row; 0 without padding.
 inline ocelli_frame frame(const std::uint8_t *data, std::size_t size, std::uint32_t width, std::uint32_t height,
                           ocelli_pixel_format format = OCELLI_RGB8, std::size_t stride = 0,
                           std::uint64_t timestamp_ns = 0) {
@@ -141,7 +141,7 @@ inline ocelli_frame frame(const std::uint8_t *data, std::size_t size, std::uint3
     return made;
 }
 
-/// A picture that was read from a file.
+/// An image that was read from a file.
 class Image {
   public:
 #ifndef OCELLI_NO_EXCEPTIONS
@@ -187,7 +187,7 @@ class Prompts {
     Returned<void> add(const std::string &phrase, const std::string &label = {}) {
         return detail::done(ocelli_prompts_add(handle.get(), detail::or_null(phrase), detail::or_null(label)));
     }
-    /// Adds an example to a class: a box in the picture that is searched.
+    /// Adds an example to a class: a box in the image that is searched.
     Returned<void> add_example(std::size_t class_id, const Box &box, bool wanted = true) {
         return detail::done(
             ocelli_prompts_add_example(handle.get(), class_id, box.x1, box.y1, box.x2, box.y2, wanted ? 1 : 0));
@@ -198,7 +198,7 @@ class Prompts {
     detail::Handle<ocelli_prompts, ocelli_prompts_free> handle;
 };
 
-/// An instance of a class in a picture.
+/// An instance of a class in an image.
 struct Detection {
     std::string label;
     std::size_t class_id = 0;
@@ -261,7 +261,7 @@ class ResultView {
         }
         return found;
     }
-    /// A detection's mask: a byte for each pixel of the picture, row by row, `inside` or 0.
+    /// A detection's mask: a byte for each pixel of the image, row by row, `inside` or 0.
     Returned<std::vector<std::uint8_t>> mask(std::size_t detection, std::uint8_t inside = 255) const {
         const ocelli_result_info about = info();
         std::vector<std::uint8_t> pixels(std::size_t{about.width} * about.height);
@@ -281,7 +281,7 @@ class ResultView {
     const ocelli_result *result;
 };
 
-/// What was found in a picture.
+/// What was found in an image.
 class Result : public ResultView {
   public:
     explicit Result(ocelli_result *owned) : ResultView(owned), handle(owned) {}
@@ -379,7 +379,7 @@ inline Returned<std::string> verify(const std::string &request,
     return detail::returned(report ? Report(std::string(report)) : Report(Error::last(ocelli_last_status())));
 }
 
-/// The features of a picture, to search it again with other prompts.
+/// The features of an image, to search it again with other prompts.
 class Features {
   public:
     explicit Features(ocelli_features *owned) : handle(owned) {}
@@ -389,7 +389,7 @@ class Features {
     detail::Handle<ocelli_features, ocelli_features_free> handle;
 };
 
-/// Objects in a picture that are shown by clicks, boxes and masks, not named. They are known by their numbers, from 0.
+/// Objects in an image that are shown by clicks, boxes and masks, not named. They are known by their numbers, from 0.
 class Objects {
   public:
 #ifndef OCELLI_NO_EXCEPTIONS
@@ -412,7 +412,7 @@ class Objects {
     Returned<void> set_box(std::size_t object, const Box &box) {
         return detail::done(ocelli_objects_set_box(handle.get(), object, box.x1, box.y1, box.x2, box.y2));
     }
-    /// Sets a rough mask: a byte for each pixel of the picture, row by row, 0 outside.
+    /// Sets a rough mask: a byte for each pixel of the image, row by row, 0 outside.
     Returned<void> set_mask(std::size_t object, const std::uint8_t *pixels, std::uint32_t width, std::uint32_t height) {
         return detail::done(ocelli_objects_set_mask(handle.get(), object, pixels, width, height));
     }
@@ -445,7 +445,7 @@ class Detector {
         }));
     }
     Returned<Result> detect(const Image &image, const Prompts &prompts) { return detect(image.frame(), prompts); }
-    /// The features of a picture: the costly part, which does not depend on the prompts.
+    /// The features of an image: the costly part, which does not depend on the prompts.
     Returned<Features> encode(const ocelli_frame &frame) {
         return detail::returned(detail::made<Features, ocelli_features>(
             [&](ocelli_features **out) { return ocelli_detector_encode(handle.get(), &frame, out); }));
@@ -462,7 +462,7 @@ class Detector {
             return ocelli_detector_segment(handle.get(), features.get(), objects.get(), multimask ? 1 : 0, out);
         }));
     }
-    /// Loads the engines and encodes the names, so that the first picture does not wait for it.
+    /// Loads the engines and encodes the names, so that the first image does not wait for it.
     Returned<void> prepare(const Prompts &prompts) {
         return detail::done(ocelli_detector_prepare(handle.get(), prompts.get()));
     }
@@ -708,7 +708,7 @@ class Session {
 #endif
     explicit Session(ocelli_session *owned) : handle(owned) {}
 
-    /// On a video file or a folder of pictures.
+    /// On a video file or a folder of images.
     static Returned<Session> create(const DetectorOptions &options, const std::string &path, const InputOptions &input = {}) {
         const ocelli_detector_options given = options.c();
         std::vector<const char *> texts;

@@ -44,9 +44,9 @@ pub unsafe extern "C" fn ocelli_detector_create(
     })
 }
 
-/// Detects in a picture.
+/// Detects in an image.
 ///
-/// The highest score comes first, in pixels of the picture. Free the result with `ocelli_result_free`.
+/// The highest score comes first, in pixels of the image. Free the result with `ocelli_result_free`.
 ///
 /// Pointers: `frame` points to a struct whose size is set and whose `data` has `data_size` bytes that nobody writes to meanwhile;
 /// `result` points to a handle to write.
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn ocelli_detector_detect(
     })
 }
 
-/// Loads the engines and encodes the names, so that the first picture does not wait for it.
+/// Loads the engines and encodes the names, so that the first image does not wait for it.
 #[unsafe(no_mangle)]
 pub extern "C" fn ocelli_detector_prepare(
     detector: *mut ocelli_detector,

@@ -1,4 +1,4 @@
-//! The features of a picture, to search it again with other prompts.
+//! The features of an image, to search it again with other prompts.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::results::{self, ocelli_result};
 use crate::status::{done, filled, ocelli_status};
 use crate::text::place;
 
-/// The features of a picture. The detector that made them may be freed before.
+/// The features of an image. The detector that made them may be freed before.
 pub struct ocelli_features(());
 
 pub(crate) static FEATURES: Registry<ocelli_features, (ImageFeatures, Duration)> = Registry::new("features");
 
-/// Computes the features of a picture: the costly part, which does not depend on the prompts.
+/// Computes the features of an image: the costly part, which does not depend on the prompts.
 ///
 /// Free them with `ocelli_features_free`.
 ///
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn ocelli_detector_encode(
     })
 }
 
-/// As `ocelli_detector_detect`, in a picture whose features this detector has computed.
+/// As `ocelli_detector_detect`, in an image whose features this detector has computed.
 ///
 /// Pointers: `result` points to a handle to write.
 #[unsafe(no_mangle)]

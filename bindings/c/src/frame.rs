@@ -1,4 +1,4 @@
-//! Pictures in the caller's memory.
+//! Images in the caller's memory.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub enum ocelli_pixel_format {
     OCELLI_GRAY8 = 3,
 }
 
-/// A picture in the caller's memory, which the library reads only during the call that it is passed to.
+/// An image in the caller's memory, which the library reads only during the call that it is passed to.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ocelli_frame {
@@ -33,7 +33,7 @@ pub struct ocelli_frame {
     pub data_size: usize,
     /// Bytes from the start of one row to the next; 0 if rows follow each other without padding.
     pub stride: usize,
-    /// When the picture was taken, in nanoseconds of any clock that never runs backwards.
+    /// When the image was taken, in nanoseconds of any clock that never runs backwards.
     pub timestamp_ns: u64,
     /// Width in pixels, at least 1.
     pub width: u32,

@@ -1,4 +1,4 @@
-//! Picture files.
+//! Image files.
 
 use std::ffi::c_char;
 
@@ -10,12 +10,12 @@ use crate::sized;
 use crate::status::{done, filled, invalid, ocelli_status};
 use crate::text::{optional_path, place, values};
 
-/// A picture that was read from a file.
+/// An image that was read from a file.
 pub struct ocelli_image(());
 
 static IMAGES: Registry<ocelli_image, Image> = Registry::new("image");
 
-/// Reads a picture file: JPEG, PNG, WebP, TIFF, BMP, GIF, PNM; turned as its EXIF data says.
+/// Reads an image file: JPEG, PNG, WebP, TIFF, BMP, GIF, PNM; turned as its EXIF data says.
 ///
 /// Free the image with `ocelli_image_free`.
 ///

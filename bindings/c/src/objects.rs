@@ -12,7 +12,7 @@ use crate::results::{self, ocelli_result};
 use crate::status::{done, filled, invalid, ocelli_status};
 use crate::text::{optional_text, place, values};
 
-/// Objects in a picture that are shown by clicks, boxes and masks, not named. An object is known by its number, from 0.
+/// Objects in an image that are shown by clicks, boxes and masks, not named. An object is known by its number, from 0.
 pub struct ocelli_objects(());
 
 static OBJECTS: Registry<ocelli_objects, Mutex<Vec<ObjectPrompt>>> = Registry::new("objects");
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn ocelli_objects_add(
     })
 }
 
-/// Adds a click to an object, in pixels of the picture. `positive` is 1 for a point on the object, 0 for one that is not.
+/// Adds a click to an object, in pixels of the image. `positive` is 1 for a point on the object, 0 for one that is not.
 #[unsafe(no_mangle)]
 pub extern "C" fn ocelli_objects_add_point(
     objects: *mut ocelli_objects,
@@ -57,7 +57,7 @@ pub extern "C" fn ocelli_objects_add_point(
     done(|| change(objects, object, |prompt| prompt.with_point(x, y, positive != 0)))
 }
 
-/// Sets the box around an object, in pixels of the picture.
+/// Sets the box around an object, in pixels of the image.
 #[unsafe(no_mangle)]
 pub extern "C" fn ocelli_objects_set_box(
     objects: *mut ocelli_objects,
@@ -70,7 +70,7 @@ pub extern "C" fn ocelli_objects_set_box(
     done(|| change(objects, object, |prompt| prompt.with_box(BoundingBox::new(x1, y1, x2, y2))))
 }
 
-/// Sets a rough mask of an object: a byte for each pixel of the picture, row by row, 0 outside.
+/// Sets a rough mask of an object: a byte for each pixel of the image, row by row, 0 outside.
 ///
 /// Pointers: `pixels` points to `width` times `height` bytes.
 #[unsafe(no_mangle)]
@@ -120,7 +120,7 @@ fn change(
     })
 }
 
-/// Finds the masks of objects in a picture whose features this detector has computed.
+/// Finds the masks of objects in an image whose features this detector has computed.
 ///
 /// The model needs a tracker, as Meta's sam3.pt and facebook/sam3 have; set `masks` in the options if the detector exports a
 /// checkpoint. The result has a detection for each object, in order: `class_id` is the object's number, `score` how well the

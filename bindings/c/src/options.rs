@@ -44,7 +44,7 @@ pub struct ocelli_detector_options {
     pub threads: u32,
     /// Classes that are decoded at once; 0 for the default.
     pub class_chunk: u32,
-    /// The most detections of a picture, those with the highest scores; 0 for no limit.
+    /// The most detections of an image, those with the highest scores; 0 for no limit.
     pub max_detections: u32,
     /// Detections with a higher score are kept, 0 to 1; below 0 for the model's own.
     pub confidence: f32,
@@ -54,7 +54,7 @@ pub struct ocelli_detector_options {
     pub class_agnostic_nms: f32,
     /// 1 if detections have masks.
     pub masks: u32,
-    /// 1 to search large pictures in overlapping tiles as well, whose size depends on the objects that are found.
+    /// 1 to search large images in overlapping tiles as well, whose size depends on the objects that are found.
     pub tile_auto: u32,
     /// The width of these tiles in pixels instead; 0 for no tiles, or with `tile_auto`.
     pub tile_width: u32,
@@ -70,7 +70,7 @@ impl ocelli_detector_options {
     const DEFAULT: Self =
         Self { confidence: -1.0, nms: -1.0, class_agnostic_nms: -1.0, tile_overlap: -1.0, ..sized::zeroed() };
 
-    /// The tiles of large pictures, if there are any.
+    /// The tiles of large images, if there are any.
     fn tiling(&self) -> Result<Option<Tiling>> {
         let size = match (self.tile_auto != 0, self.tile_width, self.tile_height) {
             (false, 0, 0) => return Ok(None),
@@ -113,9 +113,6 @@ pub(crate) unsafe fn builder(options: *const ocelli_detector_options) -> Result<
 }
 
 /// A builder for each device that the options name.
-///
-/// # Errors
-/// As [`builder`] and [`DetectorOptions::for_devices`].
 ///
 /// # Safety
 /// As [`builder`].

@@ -76,7 +76,7 @@ pub unsafe extern "C" fn ocelli_prompts_add(
     })
 }
 
-/// Adds an example to a class: a box around an instance in the picture that is searched, in its pixels. `wanted` is 1, or 0
+/// Adds an example to a class: a box around an instance in the image that is searched, in its pixels. `wanted` is 1, or 0
 /// for what the class is not.
 #[unsafe(no_mangle)]
 pub extern "C" fn ocelli_prompts_add_example(

@@ -1,4 +1,4 @@
-//! Results of a picture or a frame: detections, masks, tracks.
+//! Results of an image or a frame: detections, masks, tracks.
 
 use std::ffi::{CString, c_char};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ use crate::sized;
 use crate::status::{done, invalid, ocelli_status, value};
 use crate::text::{c_string, check_place};
 
-/// What was found in a picture. Strings that it returns are valid until it is freed.
+/// What was found in an image. Strings that it returns are valid until it is freed.
 pub struct ocelli_result(());
 
 static RESULTS: Registry<ocelli_result, StoredResult> = Registry::new("result");
@@ -32,7 +32,7 @@ struct StoredResult {
     json: OnceLock<CString>,
 }
 
-/// A picture or a frame.
+/// An image or a frame.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ocelli_result_info {
@@ -54,9 +54,9 @@ pub struct ocelli_result_info {
     pub masks_ms: f64,
     /// Milliseconds from start to finish, including time spent waiting between stages.
     pub total_ms: f64,
-    /// Width of the picture in pixels.
+    /// Width of the image in pixels.
     pub width: u32,
-    /// Height of the picture in pixels.
+    /// Height of the image in pixels.
     pub height: u32,
     /// 1 if the detector ran on this frame.
     pub detected: u32,
@@ -64,7 +64,7 @@ pub struct ocelli_result_info {
     pub reserved: u32,
 }
 
-/// An instance of a class in a picture.
+/// An instance of a class in an image.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ocelli_detection {
@@ -76,7 +76,7 @@ pub struct ocelli_detection {
     pub mask_counts: *const c_char,
     /// The number of the class in the prompts, from 0.
     pub class_id: usize,
-    /// Left edge in pixels of the picture.
+    /// Left edge in pixels of the image.
     pub x1: f32,
     /// Top edge.
     pub y1: f32,
@@ -86,7 +86,7 @@ pub struct ocelli_detection {
     pub y2: f32,
     /// Confidence, 0 to 1.
     pub score: f32,
-    /// Width of the mask in pixels, which is that of the picture; 0 without one.
+    /// Width of the mask in pixels, which is that of the image; 0 without one.
     pub mask_width: u32,
     /// Height of the mask in pixels.
     pub mask_height: u32,
@@ -119,7 +119,7 @@ pub struct ocelli_track {
     pub detection: usize,
     /// The number of the track, from 1, the same in all frames; of an object of a session its number, from 0.
     pub id: u64,
-    /// Left edge in pixels; the box may extend beyond the picture.
+    /// Left edge in pixels; the box may extend beyond the image.
     pub x1: f32,
     /// Top edge.
     pub y1: f32,
@@ -277,7 +277,7 @@ pub unsafe extern "C" fn ocelli_result_get_detection(
     })
 }
 
-/// Writes a detection's mask: one byte for each pixel of the picture, row by row, `inside` in the mask and 0 elsewhere.
+/// Writes a detection's mask: one byte for each pixel of the image, row by row, `inside` in the mask and 0 elsewhere.
 ///
 /// `stride` is the number of bytes from the start of one row to the next; 0 if rows follow each other. Bytes between rows
 /// are left as they are.

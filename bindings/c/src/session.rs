@@ -67,7 +67,7 @@ pub enum ocelli_direction {
 
 use ocelli_direction::*;
 
-/// Creates a session on a video file, or on a folder of pictures of one size. Free it with `ocelli_session_free`.
+/// Creates a session on a video file, or on a folder of images of one size. Free it with `ocelli_session_free`.
 ///
 /// `options` are those of a detector; its model has to have a tracker. `masks` has no effect, and `confidence` replaces both
 /// thresholds: of detections that start objects, 0.7, and of those that keep them, 0.5.

@@ -1,4 +1,4 @@
-/* Tests of the C interface: test PICTURE CLASSES [TURNS|one-frame|tracker MODEL]
+/* Tests of the C interface: test IMAGE CLASSES [TURNS|one-frame|tracker MODEL]
  *
  * CLASSES are names with commas between them. The detections are printed for a comparison with the program. The loop that
  * looks for leaks goes around TURNS times. one-frame is for valgrind. */
@@ -155,7 +155,7 @@ static void results_and_masks(void) {
     free(decoded);
     free(padded);
 
-    /* The features of a picture can be searched again. */
+    /* The features of an image can be searched again. */
     ocelli_features *features = NULL;
     ocelli_result *again = NULL;
     OK(ocelli_detector_encode(detector, &frame, &features));
@@ -799,7 +799,7 @@ static void clicks(const char *model) {
     CHECK(strcmp(detection_at(refined, 0).mask_counts, dog.mask_counts) != 0);
     CHECK(strcmp(detection_at(refined, 1).mask_counts, other.mask_counts) == 0);
 
-    /* A mask of the picture in place of everything else. */
+    /* A mask of the image in place of everything else. */
     const size_t size = (size_t)frame.width * frame.height;
     uint8_t *pixels = calloc(size, 1);
     ocelli_objects *masked = NULL;
@@ -811,7 +811,7 @@ static void clicks(const char *model) {
     ocelli_result *of_mask = NULL;
     OK(ocelli_detector_segment(detector, features, masked, 0, &of_mask));
     OK(ocelli_objects_add_point(masked, 0, (float)frame.width, 5, 1));
-    REFUSED("is outside the picture", ocelli_detector_segment(detector, features, masked, 0, &of_mask));
+    REFUSED("is outside the image", ocelli_detector_segment(detector, features, masked, 0, &of_mask));
     free(pixels);
     OK(ocelli_result_free(of_mask));
     OK(ocelli_result_free(refined));
@@ -861,8 +861,8 @@ static int run_over(ocelli_session *session, const uint64_t *frames, size_t coun
     return with_object;
 }
 
-/* Sessions with a model that has a tracker: frames that are pushed, a folder of pictures, and what is refused. */
-static void sessions(const char *model, const char *picture) {
+/* Sessions with a model that has a tracker: frames that are pushed, a folder of images, and what is refused. */
+static void sessions(const char *model, const char *image) {
     ocelli_detector_options options;
     OK(ocelli_detector_options_init(&options, sizeof options));
     options.engine = "embedded";
@@ -870,7 +870,7 @@ static void sessions(const char *model, const char *picture) {
     ocelli_result *first = NULL, *clicked = NULL, *masked = NULL, *of_box = NULL, *of_folder = NULL, *none = NULL;
     FAILS(OCELLI_MISMATCH, "has no tracker", ocelli_session_create_pushed(&options, &frame, &session));
     options.model = model;
-    /* It finds something in any picture. */
+    /* It finds something in any image. */
     options.confidence = 0;
     REFUSED("session is null", ocelli_session_create_pushed(&options, &frame, NULL));
     REFUSED("ocelli_frame is null", ocelli_session_create_pushed(&options, NULL, &session));
@@ -932,17 +932,17 @@ static void sessions(const char *model, const char *picture) {
     REFUSED("not an open handle", ocelli_session_add_text(session, 0, "dog", &none));
     CHECK(ocelli_session_frame_count(session) == 0 && ocelli_last_status() == OCELLI_INVALID_ARGUMENT);
 
-    /* The same from a folder, whose last picture vanishes. */
+    /* The same from a folder, whose last image vanishes. */
     char folder[] = "/tmp/ocelli-test-XXXXXX", paths[3][64];
     CHECK(mkdtemp(folder) != NULL);
-    REFUSED("the folder has no pictures", ocelli_session_create(&options, folder, &session));
+    REFUSED("the folder has no images", ocelli_session_create(&options, folder, &session));
     const char *texts[] = {"threads=1", "threads"};
     ocelli_input_options input = {.struct_size = sizeof input, .ffmpeg_options = texts, .ffmpeg_option_count = 1, .stream = -1};
     REFUSED("are for video files", ocelli_session_create_with(&options, folder, &input, &session));
     input.ffmpeg_option_count = 2;
     REFUSED("ffmpeg_options, threads: expected KEY=VALUE", ocelli_session_create_with(&options, folder, &input, &session));
     input.ffmpeg_option_count = 0;
-    REFUSED("the folder has no pictures", ocelli_session_create_with(&options, folder, &input, &session));
+    REFUSED("the folder has no images", ocelli_session_create_with(&options, folder, &input, &session));
     input.stream = 0;
     REFUSED("are for video files", ocelli_session_create_with(&options, folder, &input, &session));
     input.stream = INT64_MAX;
@@ -951,7 +951,7 @@ static void sessions(const char *model, const char *picture) {
     REFUSED("struct_size is 8", ocelli_session_create_with(&options, folder, &input, &session));
     for (int i = 0; i < 3; i++) {
         snprintf(paths[i], sizeof paths[i], "%s/%d.png", folder, i);
-        CHECK(symlink(picture, paths[i]) == 0);
+        CHECK(symlink(image, paths[i]) == 0);
     }
     OK(ocelli_session_create(&options, folder, &session));
     OK(ocelli_session_add_text(session, 1, "red apple", &of_folder));
@@ -1034,7 +1034,7 @@ static void memory(const char *model) {
 
 int main(int argc, char **argv) {
     if (argc < 3) {
-        fprintf(stderr, "usage: test PICTURE CLASSES [TURNS|one-frame|tracker MODEL]\n");
+        fprintf(stderr, "usage: test IMAGE CLASSES [TURNS|one-frame|tracker MODEL]\n");
         return 2;
     }
     versions();

@@ -1,4 +1,4 @@
-// Tests of the C++ classes: test PICTURE MODEL, which has a tracker. Compiled with exceptions, and without (OCELLI_NO_EXCEPTIONS).
+// Tests of the C++ classes: test IMAGE MODEL, which has a tracker. Compiled with exceptions, and without (OCELLI_NO_EXCEPTIONS).
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -55,10 +55,10 @@ template <class Call> static void fails(ocelli_status status, const std::string 
     }
 }
 
-static void constructors(const std::string &picture) {
+static void constructors(const std::string &image) {
     const ocelli::Prompts prompts({"dog"});
     ocelli::Detector detector(embedded());
-    CHECK(!detector.detect(ocelli::Image(picture), prompts).detections().empty());
+    CHECK(!detector.detect(ocelli::Image(image), prompts).detections().empty());
     const ocelli::Tracker tracker;
     fails(OCELLI_IO, "/nowhere", [] { return ocelli::Image("/nowhere"); });
 }

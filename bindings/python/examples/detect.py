@@ -1,6 +1,6 @@
-"""Detects objects in a picture, prints them and saves the picture with boxes.
+"""Detects objects in an image, prints them and saves the image with boxes.
 
-    python detect.py [PICTURE] [CLASS...]
+    python detect.py [IMAGE] [CLASS...]
 """
 
 import sys
@@ -10,16 +10,16 @@ import PIL.Image
 
 import ocelli
 
-picture = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[3] / "demos/scenes/park.png"
+image = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[3] / "demos/scenes/park.png"
 classes = sys.argv[2:] or ["dog", "tree", "bicycle"]
 
 # Without a model, the small built-in one; ocelli.Detector("sam3/") knows everything.
 detector = ocelli.Detector(masks=True)
 print(detector.engine)
 
-found = detector.detect(picture, classes)
+found = detector.detect(image, classes)
 for one in found:
     print(f"{one.class_name:12} {one.confidence:.2f}  {one.xyxy}")
 
-PIL.Image.fromarray(found.plot(picture)).save("found.png")
+PIL.Image.fromarray(found.plot(image)).save("found.png")
 print("→ found.png")

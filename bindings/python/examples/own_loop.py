@@ -7,8 +7,8 @@ import ocelli
 
 def frames(count: int) -> list[np.ndarray]:
     """Frames in OpenCV's channel order. A program reads a camera here: `capture.read()[1]`."""
-    pictures = np.full((count, 270, 480, 3), 255, np.uint8)
-    return list(pictures)
+    images = np.full((count, 270, 480, 3), 255, np.uint8)
+    return list(images)
 
 
 with ocelli.Video(None, ["person", "dog"], track=True, policy="latest", channel_order="bgr") as video:

@@ -1,4 +1,4 @@
-"""Tracks objects in a video, a folder of pictures or a camera, and prints what comes into view.
+"""Tracks objects in a video, a folder of images or a camera, and prints what comes into view.
 
     python video.py SOURCE CLASS...
 

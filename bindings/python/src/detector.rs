@@ -14,13 +14,13 @@ use crate::prompts::{PromptParts, prompts};
 use crate::results::{FoundArrays, found_arrays};
 use crate::waiting::{Worker, cancellable};
 
-/// The features of a picture.
+/// The features of an image.
 #[pyclass(frozen, module = "ocelli._ocelli")]
 pub(crate) struct Features(Arc<ImageFeatures>);
 
 #[pymethods]
 impl Features {
-    /// Width and height of the picture.
+    /// Width and height of the image.
     #[getter]
     fn size(&self) -> (u32, u32) {
         self.0.size()
@@ -40,7 +40,7 @@ pub(crate) struct Detector {
     /// The side of the model's input in pixels.
     #[pyo3(get)]
     imgsz: usize,
-    /// The memory of the last picture's copy, for the next one's.
+    /// The memory of the last image's copy, for the next one's.
     spare: Mutex<Vec<u8>>,
 }
 
@@ -52,7 +52,7 @@ impl Detector {
         Ok(pixels.copy(spare))
     }
 
-    /// Runs `find` on the detector's thread and keeps the memory of the pixels for the next picture.
+    /// Runs `find` on the detector's thread and keeps the memory of the pixels for the next image.
     fn search<R: Send + 'static>(
         &self,
         py: Python<'_>,

@@ -69,7 +69,7 @@ impl LabelArguments {
     }
 }
 
-/// Labels pictures and returns a summary as JSON.
+/// Labels images and returns a summary as JSON.
 #[pyfunction]
 pub(crate) fn label(
     py: Python<'_>,
@@ -90,7 +90,7 @@ pub(crate) fn label(
     Ok(json.to_string())
 }
 
-/// Labels pictures. Returns the summary, and why pictures failed, by path.
+/// Labels images. Returns the summary, and why images failed, by path.
 fn run(
     arguments: &LabelArguments,
     detector: &DetectorOptions,

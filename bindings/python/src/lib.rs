@@ -7,10 +7,10 @@ mod detector;
 mod error;
 mod evaluate;
 mod export;
+mod images;
 mod label;
 mod objects;
 mod options;
-mod pictures;
 mod pipeline;
 mod pixels;
 mod program;
@@ -33,9 +33,9 @@ mod _ocelli {
     #[pymodule_export]
     use super::export::export;
     #[pymodule_export]
-    use super::label::label;
+    use super::images::{plot, read_image, vocabulary};
     #[pymodule_export]
-    use super::pictures::{plot, read_image, vocabulary};
+    use super::label::label;
     #[pymodule_export]
     use super::pipeline::Pipeline;
     #[pymodule_export]

@@ -52,7 +52,7 @@ impl DetectorOptions {
         self.model.as_ref().map_or_else(|| ModelSource::BUILT_IN.into(), |path| path.display().to_string())
     }
 
-    /// The tiles of large pictures, if there are any; [`builders`](Self::builders) checks the overlap.
+    /// The tiles of large images, if there are any; [`builders`](Self::builders) checks the overlap.
     ///
     /// # Errors
     /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for a size that is not read.

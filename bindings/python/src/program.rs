@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use numpy::{PyArray3, PyArrayMethods};
-use ocelli::sink::Pictures;
+use ocelli::sink::Images;
 use ocelli::source::{InputOptions, StreamKind};
 use ocelli::videos::{self, VideoInput, Videos};
 use ocelli::{Error, ErrorKind, Frame, Result, Sink, Source, pipeline::FrameOutcome, source::SourceInfo};
@@ -146,20 +146,20 @@ struct PythonSink {
 }
 
 impl Sink for PythonSink {
-    fn pictures(&self) -> Pictures {
-        Pictures::ANNOTATED
+    fn images(&self) -> Images {
+        Images::ANNOTATED
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
-        let Some(picture) = &outcome.annotated else {
-            let message = format!("{}: the frame has no picture", self.path.display());
+        let Some(image) = &outcome.annotated else {
+            let message = format!("{}: the frame has no image", self.path.display());
             return Err(Error::new(ErrorKind::Internal, message));
         };
-        let sides = [picture.height() as usize, picture.width() as usize, 3];
+        let sides = [image.height() as usize, image.width() as usize, 3];
         Python::attach(|py| {
             let pixels = PyArray3::<u8>::zeros(py, sides, false);
             let write = || -> PyResult<()> {
-                pixels.readwrite().as_slice_mut()?.copy_from_slice(picture.as_rgb8());
+                pixels.readwrite().as_slice_mut()?.copy_from_slice(image.as_rgb8());
                 self.writer.call_method1(py, "write", (outcome.time.as_secs_f64(), pixels.clone()))?;
                 Ok(())
             };

@@ -37,7 +37,7 @@ struct SessionOptions {
     window: Option<usize>,
 }
 
-/// The source of frames: a first frame, picture files, or a video by its name, which `videos` opens in place of the video library.
+/// The source of frames: a first frame, image files, or a video by its name, which `videos` opens in place of the video library.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct SourceParts<'py> {
@@ -76,7 +76,7 @@ impl Opener {
     fn open(self) -> ocelli::Result<SessionSource> {
         match self {
             Self::Frame(pixels) => Ok(SessionSource::pushed(pixels.view().to_image()?)),
-            Self::Files(name, files) => SessionSource::pictures(name, files),
+            Self::Files(name, files) => SessionSource::images(name, files),
             Self::Video(name, instead, options) => SessionSource::reopened(move || {
                 let file = VideoInput::File(name.as_ref());
                 instead

@@ -80,7 +80,7 @@ def noise_frames() -> list[npt.NDArray[np.uint8]]:
 
 @pytest.fixture(scope="session")
 def noise_folder(noise_frames: list[npt.NDArray[np.uint8]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same as pictures."""
+    """The same as images."""
     import PIL.Image
 
     path = tmp_path_factory.mktemp("noise")

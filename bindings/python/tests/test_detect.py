@@ -27,7 +27,7 @@ def test_the_result_is_that_of_the_program(masking: ocelli.Detector, scenes: Pat
     assert sum(len(image["detections"]) for image in report["images"]) > 8
 
 
-def test_a_picture_in_any_form_gives_the_same(detector: ocelli.Detector, scenes: Path, park: np.ndarray) -> None:
+def test_an_image_in_any_form_gives_the_same(detector: ocelli.Detector, scenes: Path, park: np.ndarray) -> None:
     expected = detector.detect(park, PARK_CLASSES)
     assert [one.class_name for one in expected].count("dog") == 2
     padded = np.zeros((park.shape[0] + 2, park.shape[1] + 5, 3), np.uint8)
@@ -165,7 +165,7 @@ def test_exemplars(detector: ocelli.Detector, park: np.ndarray) -> None:
     centre = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
     hit = [one for one in found if one.xyxy[0] < centre[0] < one.xyxy[2] and one.xyxy[1] < centre[1] < one.xyxy[3]]
     assert hit
-    # In the same picture, boxes of another picture mean the same.
+    # In the same image, boxes of another image mean the same.
     elsewhere = detector.detect(park, ocelli.Prompt("dog", exemplars=[box]), exemplar_image=park)
     assert elsewhere == detector.detect(park, ocelli.Prompt("dog", exemplars=[box]))
     both = ocelli.Prompt("dog", exemplars=[box], counterexamples=[dogs[1].xyxy])
@@ -211,10 +211,10 @@ def test_results_can_be_pickled(masking: ocelli.Detector, park: np.ndarray) -> N
 
 
 def test_eight_threads_share_one_detector(detector: ocelli.Detector, scenes: Path) -> None:
-    pictures = [ocelli.read_image(path) for path in sorted(scenes.glob("*.png"))[:4]]
-    expected = [detector.detect(picture, PARK_CLASSES) for picture in pictures]
+    images = [ocelli.read_image(path) for path in sorted(scenes.glob("*.png"))[:4]]
+    expected = [detector.detect(image, PARK_CLASSES) for image in images]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        jobs = [(index, pool.submit(detector.detect, pictures[index], PARK_CLASSES)) for index in list(range(4)) * 6]
+        jobs = [(index, pool.submit(detector.detect, images[index], PARK_CLASSES)) for index in list(range(4)) * 6]
         for index, job in jobs:
             assert job.result() == expected[index]
 
@@ -251,7 +251,7 @@ def test_other_python_threads_run_while_it_detects(detector: ocelli.Detector, pa
     assert during > 20
 
 
-def test_supervision_annotates_a_picture(masking: ocelli.Detector, park: np.ndarray) -> None:
+def test_supervision_annotates_an_image(masking: ocelli.Detector, park: np.ndarray) -> None:
     sv = pytest.importorskip("supervision")
     found = masking.detect(park, PARK_CLASSES).to_supervision()
     assert len(found) == 4 and found.mask.shape == (4, *park.shape[:2])

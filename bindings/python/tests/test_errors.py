@@ -73,7 +73,7 @@ def test_a_missing_engine_names_the_extra(tmp_path: Path, monkeypatch: pytest.Mo
         (None, "NoneType"),
     ],
 )
-def test_pictures_that_are_none(detector: ocelli.Detector, image: object, message: str) -> None:
+def test_images_that_are_none(detector: ocelli.Detector, image: object, message: str) -> None:
     with pytest.raises(ocelli.InvalidArgument, match=message):
         detector.detect(image, ["dog"])  # type: ignore[arg-type]
 
@@ -91,7 +91,7 @@ def test_other_arguments(detector: ocelli.Detector, park: np.ndarray, tmp_path: 
         detector.detect(park, ocelli.Prompt())
     with pytest.raises(ocelli.Io, match="none.png"):
         detector.detect(tmp_path / "none.png", ["dog"])
-    (tmp_path / "text.png").write_text("no picture")
+    (tmp_path / "text.png").write_text("no image")
     with pytest.raises(ocelli.InvalidData, match="text.png"):
         detector.detect(tmp_path / "text.png", ["dog"])
     with pytest.raises(ocelli.InvalidData):

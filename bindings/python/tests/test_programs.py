@@ -25,7 +25,7 @@ def test_the_programs_say_what_they_are(program: Run) -> None:
 def test_exit_statuses(program: Run, scenes: Path, tmp_path: Path) -> None:
     park = scenes / "park.png"
     broken = tmp_path / "broken.png"
-    broken.write_text("no picture")
+    broken.write_text("no image")
     for arguments, status, said in [
         (["detect", "--image", park, "--classes", "dog", "--engine", "embedded"], 0, "engine: "),
         (["detect", "--image", broken, "--classes", "dog", "--engine", "embedded"], 1, "error: "),
@@ -66,8 +66,8 @@ def test_the_page_is_served(scenes: Path) -> None:
         url = process.stdout.readline().strip()
         with urllib.request.urlopen(url, timeout=60) as page:
             assert "<title>" in page.read().decode()
-        picture = base64.b64encode((scenes / "park.png").read_bytes()).decode()
-        body = json.dumps({"image": picture, "classes": ["dog"]}).encode()
+        image = base64.b64encode((scenes / "park.png").read_bytes()).decode()
+        body = json.dumps({"image": image, "classes": ["dog"]}).encode()
         request = urllib.request.Request(
             url + "v1/detect", data=body, headers={"Content-Type": "application/json"}
         )
@@ -120,8 +120,8 @@ def test_export(tmp_path: Path) -> None:
     assert len(steps) >= 4 and steps[0][:2] == (0, steps[0][1])
     found = ocelli.Detector(tmp_path / "model", engine="embedded")
     assert found.imgsz == 112 and found.model == tmp_path / "model"
-    picture = checkpoint.parents[1] / "scenes" / "00.png"
-    calibrated = {"target": "tensorrt", "calibrate": picture, "calibrate_classes": ["dog"]}
+    image = checkpoint.parents[1] / "scenes" / "00.png"
+    calibrated = {"target": "tensorrt", "calibrate": image, "calibrate_classes": ["dog"]}
     for precision, name in [("fp8", "fp8"), ("int8", "int8-static")]:
         manifest = ocelli.export(checkpoint, tmp_path / precision, precision=precision, **calibrated)  # type: ignore[arg-type]
         assert manifest["precision"] == name and manifest["calibration"]["ranges"]
@@ -142,22 +142,22 @@ def test_export(tmp_path: Path) -> None:
 
 
 def test_label(program: Run, scenes: Path, tmp_path: Path) -> None:
-    pictures = tmp_path / "pictures"
-    pictures.mkdir()
+    images = tmp_path / "images"
+    images.mkdir()
     for name in ("park", "street", "coast"):
-        (pictures / f"{name}.png").write_bytes((scenes / f"{name}.png").read_bytes())
-    (pictures / "broken.png").write_text("no picture")
+        (images / f"{name}.png").write_bytes((scenes / f"{name}.png").read_bytes())
+    (images / "broken.png").write_text("no image")
     classes = ["dog", "car", "boat"]
     steps: list[int] = []
     summary = ocelli.label(
-        pictures, classes, tmp_path / "ours", model="built-in", formats=["yolo", "coco"], image_mode="copy",
+        images, classes, tmp_path / "ours", model="built-in", formats=["yolo", "coco"], image_mode="copy",
         engine="embedded,embedded", progress=lambda done, total, name: steps.append(done),
     )  # fmt: skip
     assert (summary["images"], summary["failed"]) == (3, 1) and steps == [1, 2, 3, 4]
     assert [one["name"] for one in summary["classes"]] == classes
-    assert list(summary["failures"]) == [str(pictures / "broken.png")]
+    assert list(summary["failures"]) == [str(images / "broken.png")]
     ran = program(
-        "ocelli", "label", "--images", pictures, "--classes", *classes, "-o", tmp_path / "theirs", "--model", "built-in",
+        "ocelli", "label", "--images", images, "--classes", *classes, "-o", tmp_path / "theirs", "--model", "built-in",
         "--format", "yolo,coco", "--copy", "--engine", "embedded",
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
@@ -170,7 +170,7 @@ def test_label(program: Run, scenes: Path, tmp_path: Path) -> None:
     for file in [*files, Path("annotations.json"), Path("classes.txt")]:
         assert (tmp_path / "ours" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes(), file
     again = ocelli.label(
-        pictures, classes, tmp_path / "ours", model="built-in", formats=["yolo", "coco"], image_mode="copy", engine="embedded"
+        images, classes, tmp_path / "ours", model="built-in", formats=["yolo", "coco"], image_mode="copy", engine="embedded"
     )
     assert again["images"] == 3
 

@@ -33,22 +33,22 @@ CLASSES = ["dog", "tree", "car", "pizza"]
 OPTIONS = {"engine": "embedded", "masks": True}
 BROKEN = "broken.png"
 
-# Runs as the driver of a job: its arguments are the cluster's address, the folders of pictures and of labels, and the file
-# to which each worker writes the picture that it starts with.
+# Runs as the driver of a job: its arguments are the cluster's address, the folders of images and of labels, and the file
+# to which each worker writes the image that it starts with.
 DRIVER = """
     import os, sys, time
     import ocelli.ray, ray
-    address, pictures, labels, log = sys.argv[1:]
+    address, images, labels, log = sys.argv[1:]
 
     class Watched(ocelli.ray.Labeler):
-        def _row(self, picture, name):
+        def _row(self, image, name):
             with open(log, "a") as file:
                 file.write(f"{os.getpid()} {name}\\n")
             time.sleep(0.1)
-            return super()._row(picture, name)
+            return super()._row(image, name)
 
     ray.init(address=address, log_to_driver=False)
-    rows = ray.data.read_binary_files(pictures, include_paths=True, override_num_blocks=12)
+    rows = ray.data.read_binary_files(images, include_paths=True, override_num_blocks=12)
     ocelli.ray.unfinished(rows, labels).map_batches(
         Watched,
         fn_constructor_kwargs={"classes": ["dog", "tree", "car", "pizza"], "engine": "embedded", "masks": True},
@@ -69,9 +69,9 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """36 pictures, cut from scenes, and a broken one."""
-    folder = tmp_path_factory.mktemp("pictures")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """36 images, cut from scenes, and a broken one."""
+    folder = tmp_path_factory.mktemp("images")
     for name in ("coast", "kitchen", "park", "street"):
         scene = PIL.Image.open(SCENES / f"{name}.png").convert("RGB")
         for part in range(9):
@@ -83,10 +83,10 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def expected(pictures: Path, masking: ocelli.Detector) -> dict[str, dict[str, Any]]:
+def expected(images: Path, masking: ocelli.Detector) -> dict[str, dict[str, Any]]:
     """The rows that one process gets, by path."""
     rows: dict[str, dict[str, Any]] = {}
-    for path in sorted(pictures.iterdir()):
+    for path in sorted(images.iterdir()):
         if path.name != BROKEN:
             rows[str(path)] = _row(masking.detect(path, CLASSES))
     assert len(rows) == 36 and sum(len(row["xyxy"]) for row in rows.values()) > 40
@@ -112,7 +112,7 @@ def _read(labels: Path) -> list[dict[str, Any]]:
 
 
 def _check(labels: Path, expected: dict[str, dict[str, Any]]) -> None:
-    """Every picture has one row, the one that a single process gets; the broken one has an error."""
+    """Every image has one row, the one that a single process gets; the broken one has an error."""
     rows = _read(labels)
     paths = [row.pop("path") for row in rows]
     found = dict(zip(paths, rows, strict=True))
@@ -124,8 +124,8 @@ def _check(labels: Path, expected: dict[str, dict[str, Any]]) -> None:
     assert found == expected
 
 
-def test_any_form_of_a_picture_gives_the_same(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [pictures / "park-0.png", pictures / "street-4.png"]
+def test_any_form_of_an_image_gives_the_same(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [images / "park-0.png", images / "street-4.png"]
     arrays = [ocelli.read_image(path) for path in paths]
     detector = ocelli.Detector(engine="embedded")
     wanted = [_row(detector.detect(path, CLASSES)) for path in paths]
@@ -159,11 +159,11 @@ def test_any_form_of_a_picture_gives_the_same(pictures: Path, monkeypatch: pytes
     assert (grey["width"], grey["height"], grey["error"]) == (40, 30, None)
 
 
-def test_pictures_that_are_none() -> None:
+def test_images_that_are_none() -> None:
     labeler = ocelli.ray.Labeler(["dog"], engine="embedded")
-    encoded = np.array([b"no picture", None, (SCENES / "park.png").read_bytes()], dtype=object)
+    encoded = np.array([b"no image", None, (SCENES / "park.png").read_bytes()], dtype=object)
     rows = labeler({"bytes": encoded, "path": np.array(["a.png", "b.png", "c.png"])}).to_pylist()
-    assert "a.png: not an image" in rows[0]["error"] and rows[1]["error"] == "b.png: there is no picture"
+    assert "a.png: not an image" in rows[0]["error"] and rows[1]["error"] == "b.png: there is no image"
     assert rows[2]["error"] is None and len(rows[2]["xyxy"]) == 2
     assert "uint16 array" in labeler({"image": np.zeros((1, 4, 4, 3), np.uint16)}).to_pylist()[0]["error"]
     with pytest.raises(ocelli.InvalidArgument, match="the columns file: expected 'image', 'bytes' or 'path'"):
@@ -175,7 +175,7 @@ def test_pictures_that_are_none() -> None:
 
 
 def test_a_cluster_gives_the_result_of_one_process(
-    cluster: Any, pictures: Path, expected: dict[str, dict[str, Any]], tmp_path: Path
+    cluster: Any, images: Path, expected: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
     class Telling(ocelli.ray.Labeler):
         def __call__(self, batch: Any) -> Any:
@@ -184,7 +184,7 @@ def test_a_cluster_gives_the_result_of_one_process(
                 table = table.append_column(name, [[value] * len(table)])
             return table
 
-    rows = ray.data.read_binary_files(str(pictures), include_paths=True, override_num_blocks=8)
+    rows = ray.data.read_binary_files(str(images), include_paths=True, override_num_blocks=8)
     labelled = rows.map_batches(
         Telling, fn_constructor_kwargs={"classes": CLASSES, **OPTIONS},
         batch_size=3, compute=ray.data.ActorPoolStrategy(size=2), num_cpus=1,
@@ -200,8 +200,8 @@ def test_a_cluster_gives_the_result_of_one_process(
     assert all("2 threads" in engine for engine in two.unique("engine"))
 
 
-def test_decoded_pictures_and_paths(
-    cluster: Any, pictures: Path, expected: dict[str, dict[str, Any]], tmp_path: Path
+def test_decoded_images_and_paths(
+    cluster: Any, images: Path, expected: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
     paths = sorted(expected)[:6]
     wanted = {path: expected[path] for path in paths}
@@ -219,10 +219,10 @@ def test_decoded_pictures_and_paths(
         assert {row.pop("path"): row for row in rows} == wanted
 
 
-def test_the_guide(cluster: Any, pictures: Path, tmp_path: Path) -> None:
+def test_the_guide(cluster: Any, images: Path, tmp_path: Path) -> None:
     shutil.copytree(ocelli.Detector(masks=True).model, tmp_path / "sam3-onnx")
     (tmp_path / "photos").mkdir()
-    for path in sorted(pictures.glob("[bp]*-0.png")) + [pictures / BROKEN]:
+    for path in sorted(images.glob("[bp]*-0.png")) + [images / BROKEN]:
         shutil.copy(path, tmp_path / "photos")
     guide = (ROOT / "docs" / "cluster.md").read_text()
     (block,) = re.findall(r"^```python\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
@@ -234,9 +234,9 @@ def test_the_guide(cluster: Any, pictures: Path, tmp_path: Path) -> None:
     assert set(rows) == {"park-0.png", BROKEN} and "dog" in rows["park-0.png"]["class_name"]
 
 
-def test_a_killed_worker(cluster: Any, pictures: Path, expected: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+def test_a_killed_worker(cluster: Any, images: Path, expected: dict[str, dict[str, Any]], tmp_path: Path) -> None:
     log = tmp_path / "log"
-    driver = _start(cluster, pictures, tmp_path / "labels", log)
+    driver = _start(cluster, images, tmp_path / "labels", log)
     _wait(lambda: len(_lines(log)) >= 8, driver)
     victim = int(_lines(log)[-1].split()[0])
     os.kill(victim, signal.SIGKILL)
@@ -248,10 +248,10 @@ def test_a_killed_worker(cluster: Any, pictures: Path, expected: dict[str, dict[
 
 
 def test_a_killed_driver_and_the_rest(
-    cluster: Any, pictures: Path, expected: dict[str, dict[str, Any]], tmp_path: Path
+    cluster: Any, images: Path, expected: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
     labels, log = tmp_path / "labels", tmp_path / "log"
-    driver = _start(cluster, pictures, labels, log)
+    driver = _start(cluster, images, labels, log)
     _wait(lambda: len(list(labels.glob("*.parquet"))) >= 3, driver)
     driver.kill()
     driver.communicate()
@@ -262,7 +262,7 @@ def test_a_killed_driver_and_the_rest(
     (labels / "cut.parquet").write_bytes(first[0].read_bytes()[:-9])
     (labels / "empty.parquet").write_bytes(b"")
     before = len(_lines(log))
-    again = _start(cluster, pictures, labels, log)
+    again = _start(cluster, images, labels, log)
     _, said = again.communicate(timeout=120)
     assert again.returncode == 0, said
     _check(labels, expected)
@@ -272,7 +272,7 @@ def test_a_killed_driver_and_the_rest(
     done = {Path(row["path"]).name for path in first if path.exists() for row in pq.read_table(path).to_pylist()}
     assert done and not done & set(second)
     # Nothing is left: a third run labels none.
-    third = _start(cluster, pictures, labels, log)
+    third = _start(cluster, images, labels, log)
     _, said = third.communicate(timeout=120)
     assert third.returncode == 0, said
     assert len(_lines(log)) == before + len(second)
@@ -302,8 +302,8 @@ def test_what_is_unfinished(cluster: Any, tmp_path: Path) -> None:
     assert left() == ["a", "b", "c", "d"]
 
 
-def _start(cluster: Any, pictures: Path, labels: Path, log: Path) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", textwrap.dedent(DRIVER), cluster.address, *map(str, (pictures, labels, log))]
+def _start(cluster: Any, images: Path, labels: Path, log: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", textwrap.dedent(DRIVER), cluster.address, *map(str, (images, labels, log))]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

@@ -41,7 +41,7 @@ def boxes(row: Row) -> npt.NDArray[np.float32]:
     return np.concatenate([both[0] - both[1], both[0] + both[1]], axis=1)
 
 
-def test_a_picture(park: Frame, masking: ocelli.Detector, tmp_path: Path) -> None:
+def test_an_image(park: Frame, masking: ocelli.Detector, tmp_path: Path) -> None:
     found = masking.detect(park, ["dog", "tree"])
     recording = recorded(tmp_path / "park.rrd")
     recording.set_time("frame", sequence=7)

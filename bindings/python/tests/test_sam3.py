@@ -161,8 +161,8 @@ def test_boxes_and_directions(ask: Any, tracker_model: Path, noise_folder: Path)
 def test_sessions_are_independent(predictor: Sam3VideoPredictor, noise_folder: Path) -> None:
     import PIL.Image
 
-    picture = noise_folder / "00000.png"
-    resources = [str(noise_folder), str(picture), [PIL.Image.open(picture)] * 2]
+    image = noise_folder / "00000.png"
+    resources = [str(noise_folder), str(image), [PIL.Image.open(image)] * 2]
     names = [f"session {number}" for number in range(3)]
     for name, resource in zip(names, resources, strict=True):
         request = dict(type="start_session", resource_path=resource, session_id=name)

@@ -1,4 +1,4 @@
-"""Sessions on a small random model with a tracker, which finds something in any picture."""
+"""Sessions on a small random model with a tracker, which finds something in any image."""
 
 import json
 import threading
@@ -305,7 +305,7 @@ def test_models_and_options_that_do_not_fit(
         ocelli.VideoSession(tracker_model, noise_frames, kept_frames=-1)
     with pytest.raises(ocelli.InvalidArgument, match="none.mp4"):
         ocelli.VideoSession(tracker_model, tmp_path / "none.mp4", **OPTIONS)
-    with pytest.raises(ocelli.InvalidArgument, match="has no pictures|has none"):
+    with pytest.raises(ocelli.InvalidArgument, match="has no images|has none"):
         ocelli.VideoSession(tracker_model, tmp_path, **OPTIONS)
 
 

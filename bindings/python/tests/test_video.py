@@ -46,10 +46,10 @@ def clip(frames: list[Frame], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def folder(frames: list[Frame], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same as a folder of pictures."""
+    """The same as a folder of images."""
     import PIL.Image
 
-    path = tmp_path_factory.mktemp("pictures")
+    path = tmp_path_factory.mktemp("images")
     for number, frame in enumerate(frames):
         PIL.Image.fromarray(frame).save(path / f"frame {number}.png")
     return path
@@ -135,7 +135,7 @@ def test_every_third_frame_and_a_class_budget(frames: list[Frame]) -> None:
 
 
 def test_the_motion_of_the_camera(park: Frame) -> None:
-    # The picture jumps back and forth, further than the boxes of a resting object overlap.
+    # The image jumps back and forth, further than the boxes of a resting object overlap.
     shaken = [park[:, 50 * (index % 2) : 50 * (index % 2) + 640] for index in range(12)]
     ids = {}
     for camera_motion in (False, True):
@@ -247,8 +247,8 @@ def test_to_stop_in_the_middle(frames: list[Frame]) -> None:
 
 def test_sources_that_are_none(tmp_path: Path) -> None:
     for source, kind, message in [
-        (tmp_path, ocelli.InvalidArgument, "no pictures"),
-        (tmp_path / "*.png", ocelli.InvalidArgument, "no pictures"),
+        (tmp_path, ocelli.InvalidArgument, "no images"),
+        (tmp_path / "*.png", ocelli.InvalidArgument, "no images"),
     ]:
         with pytest.raises(kind, match=message):
             ocelli.Video(source, ["dog"], **OPTIONS)
@@ -292,11 +292,11 @@ def test_the_program_reads_and_writes_videos(clip: Path, program: Run, tmp_path:
 
     with av.open(str(tmp_path / "out.mp4")) as container:
         stream = container.streams.video[0]
-        pictures = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+        images = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
         assert stream.average_rate == 10
-    assert len(pictures) == 12
+    assert len(images) == 12
     drawn = results[6].plot()
-    assert np.abs(pictures[6].astype(int) - drawn).mean() < 12
+    assert np.abs(images[6].astype(int) - drawn).mean() < 12
     truncated = tmp_path / "truncated.mp4"
     truncated.write_bytes(clip.read_bytes()[:200])
     ran = program("demo-video", "--video", truncated, "--classes", "dog")
@@ -319,7 +319,7 @@ def test_a_video_in_the_current_folder(
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     # From the first frame that was asked for: nothing is repeated before it.
-    assert len(_pictures(Path("out.mp4"))) == 7
+    assert len(_images(Path("out.mp4"))) == 7
     assert [path.name for path in tmp_path.iterdir()] == ["out.mp4"]
 
 
@@ -357,8 +357,8 @@ def test_a_live_stream_goes_on_after_a_frame_that_cannot_be_decoded(tmp_path: Pa
         stream = container.add_stream("mjpeg", rate=10)
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuvj420p"
         for number in range(12):
-            picture = np.full((48, 64, 3), 20 * number, np.uint8)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+            image = np.full((48, 64, 3), 20 * number, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
         container.mux(stream.encode(None))
     content = bytearray(path.read_bytes())
     starts = [at for at in range(len(content) - 2) if content[at : at + 3] == b"\xff\xd8\xff"]
@@ -384,8 +384,8 @@ def test_another_stream_and_an_option_of_ffmpeg(tmp_path: Path, frames: list[Fra
             stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         for _ in range(4):
             for stream, (width, height) in zip(streams, sizes, strict=True):
-                picture = np.zeros((height, width, 3), np.uint8)
-                container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+                image = np.zeros((height, width, 3), np.uint8)
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
         for stream in streams:
             container.mux(stream.encode(None))
     for reader in readers():
@@ -505,29 +505,29 @@ def test_the_umask_decides_who_can_read_a_video(tmp_path: Path, frames: list[Fra
     assert (tmp_path / "private.mp4").stat().st_mode & 0o777 == 0o600
 
 
-def _pictures(path: Path) -> list[Frame]:
+def _images(path: Path) -> list[Frame]:
     import av
 
     with av.open(str(path)) as container:
         return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
 
 
-def _written(path: Path, rate: float, times_and_pictures: list[tuple[float, Frame]]) -> list[Frame]:
-    """The pictures of a video that these were written to."""
+def _written(path: Path, rate: float, times_and_images: list[tuple[float, Frame]]) -> list[Frame]:
+    """The images of a video that these were written to."""
     pytest.importorskip("av")
     writer = _decode.create_video(path, rate)
-    for time_s, picture in times_and_pictures:
-        writer.write(time_s, picture)
+    for time_s, image in times_and_images:
+        writer.write(time_s, image)
     writer.finish()
-    return _pictures(path)
+    return _images(path)
 
 
 def _grey(level: int, width: int = 64, height: int = 48) -> Frame:
     return np.full((height, width, 3), level, np.uint8)
 
 
-def _levels(pictures: list[Frame]) -> list[int]:
-    return [round(float(picture.mean()) / 20) * 20 for picture in pictures]
+def _levels(images: list[Frame]) -> list[int]:
+    return [round(float(image.mean()) / 20) * 20 for image in images]
 
 
 def test_the_first_frame_of_a_video_is_its_start(tmp_path: Path) -> None:
@@ -544,19 +544,19 @@ def test_a_long_gap_of_a_video_is_cut(tmp_path: Path) -> None:
 def test_frames_that_arrive_faster_are_left_out(tmp_path: Path) -> None:
     timed = [(number / 60, _grey(40 + number)) for number in range(120)]
     # Two seconds at 30 frames a second.
-    pictures = _written(tmp_path / "fast.mp4", 30, timed)
-    assert 60 <= len(pictures) <= 61
+    images = _written(tmp_path / "fast.mp4", 30, timed)
+    assert 60 <= len(images) <= 61
     # Each is shown within an interval of its time.
-    for number, picture in enumerate(pictures):
-        assert abs(float(picture.mean()) - (40 + 2 * number)) <= 4
+    for number, image in enumerate(images):
+        assert abs(float(image.mean()) - (40 + 2 * number)) <= 4
 
 
-def test_pictures_of_other_sizes_fit_into_a_video(tmp_path: Path) -> None:
+def test_images_of_other_sizes_fit_into_a_video(tmp_path: Path) -> None:
     sizes = [(63, 47), (128, 48), (32, 96), (20, 20), (1, 400)]
     timed = [(number / 10, _grey(200, *size)) for number, size in enumerate(sizes)]
-    pictures = _written(tmp_path / "sizes.mp4", 10, timed)
-    assert {picture.shape for picture in pictures} == {(48, 64, 3)} and len(pictures) == len(sizes)
-    bright = [(picture[:47, :63] > 100).any(axis=2) for picture in pictures]
+    images = _written(tmp_path / "sizes.mp4", 10, timed)
+    assert {image.shape for image in images} == {(48, 64, 3)} and len(images) == len(sizes)
+    bright = [(image[:47, :63] > 100).any(axis=2) for image in images]
     lit = [(int(one.any(axis=0).sum()), int(one.any(axis=1).sum())) for one in bright]
     # Scaled to touch two sides, on black.
     for found, wanted in zip(lit, [(63, 47), (63, 24), (16, 47), (47, 47)], strict=False):

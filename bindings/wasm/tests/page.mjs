@@ -72,7 +72,7 @@ async function makeVideos(page) {
   return { camera, webm: Buffer.from(webm, "base64"), jpeg: frame };
 }
 
-async function pictures({ page }) {
+async function images({ page }) {
   await shot(page, "empty");
   await page.getByLabel("Drawn scene").selectOption("park");
   await finds(page, /\d dog/);
@@ -105,12 +105,12 @@ async function pictures({ page }) {
   });
   const masked = await colors();
   await page.getByLabel("Masks").uncheck();
-  await until("without masks the picture differs", async () => (await colors()) !== masked);
+  await until("without masks the image differs", async () => (await colors()) !== masked);
   await page.getByLabel("Masks").check();
   await until("with masks it is as before", async () => (await colors()) === masked);
 
   const download = page.waitForEvent("download");
-  await page.getByRole("button", { name: "Save picture" }).click();
+  await page.getByRole("button", { name: "Save image" }).click();
   const saved = readFileSync(await (await download).path());
   assert.equal(saved.subarray(1, 4).toString(), "PNG");
 }
@@ -189,7 +189,7 @@ async function models({ page }) {
   await page.getByText(/^Built-in model: /).waitFor();
   await page.locator("#folder").setInputFiles(join(folder, "scenes"));
   await page.getByText("this folder has no model.json").waitFor();
-  await page.locator("#file").setInputFiles({ name: "broken.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
+  await page.locator("#file").setInputFiles({ name: "broken.png", mimeType: "image/png", buffer: Buffer.from("no image") });
   await page.getByText("cannot read broken.png").waitFor();
 }
 
@@ -263,7 +263,7 @@ async function keyboard({ page }) {
 
 const first = await visit();
 const videos = await makeVideos(first.page);
-const steps = [["pictures", pictures], ["examples", examples], ["models", models], ["keyboard", keyboard],
+const steps = [["images", images], ["examples", examples], ["models", models], ["keyboard", keyboard],
   ["video file", (visitor) => videoFile(visitor, videos.webm)], ["dropped", (visitor) => dropped(visitor, videos.jpeg)]];
 for (const [name, step] of steps) {
   await step(first);

@@ -12,8 +12,8 @@ const $ = (id) => document.getElementById(id);
 const DELAY = 350;
 
 let about = { limits: {}, vocabulary: [] };
-let view = "picture";
-let picture = null; // { file, name, bitmap, width, height }
+let view = "image";
+let image = null; // { file, name, bitmap, width, height }
 let examples = []; // { box, wanted, class }
 let found = null; // { width, height, detections, timing_ms }
 let highlighted = -1;
@@ -61,7 +61,7 @@ function unknown(classes) {
 
 async function search() {
   request?.abort();
-  if (view !== "picture" || !picture) return;
+  if (view !== "image" || !image) return;
   const asked = question();
   if (!asked.classes.length && !examples.some((example) => example.wanted)) {
     showFound(null);
@@ -72,7 +72,7 @@ async function search() {
   const { signal } = request;
   say("Looking…");
   try {
-    const result = await detect(picture.file, asked, signal);
+    const result = await detect(image.file, asked, signal);
     if (signal.aborted) return;
     fail("");
     showFound(result);
@@ -94,9 +94,9 @@ function classes() {
 
 // What was found by name and by clicks, or null.
 function results() {
-  const clicked = view === "picture" ? clicks.detections(classes()) : [];
+  const clicked = view === "image" ? clicks.detections(classes()) : [];
   if (!clicked.length) return found;
-  const { width, height } = picture;
+  const { width, height } = image;
   return { width, height, timing_ms: clicks.timing, ...found, detections: [...(found?.detections ?? []), ...clicked] };
 }
 
@@ -117,7 +117,7 @@ function paint(selected = stage.selected) {
   stage.marks = clicks.marks;
   stage.set(highlighted >= 0 ? boxes.filter((one) => !one.dim) : boxes, highlighted >= 0 ? -1 : selected);
   const all = shown();
-  $("stage").setAttribute("aria-label", picture ? `${picture.name}, ${all.length} found: ${[...new Set(all.map((one) => one.label))].join(", ") || "nothing"}${clicks.isOn ? `; ${clicks.object ? clicks.describe() : `a click begins object ${clicks.objects.length + 1}`}` : ""}` : "The picture");
+  $("stage").setAttribute("aria-label", image ? `${image.name}, ${all.length} found: ${[...new Set(all.map((one) => one.label))].join(", ") || "nothing"}${clicks.isOn ? `; ${clicks.object ? clicks.describe() : `a click begins object ${clicks.objects.length + 1}`}` : ""}` : "The image");
 }
 
 function showFound(result) {
@@ -129,7 +129,7 @@ function showResults() {
   highlighted = -1;
   $("panel-found").hidden = !results() || view === "gallery" || view === "video";
   listFound();
-  if (view === "picture") paint();
+  if (view === "image") paint();
 }
 
 function listFound() {
@@ -140,11 +140,11 @@ function listFound() {
       highlighted = highlighted === at ? -1 : at;
       const buttons = [...$("found").querySelectorAll(".row")];
       buttons.forEach((button, number) => button.setAttribute("aria-pressed", String(number === highlighted)));
-      if (view === "picture") paint();
+      if (view === "image") paint();
     },
   });
   $("found-heading").textContent = `Found ${items.length}`;
-  $("exports").hidden = view !== "picture";
+  $("exports").hidden = view !== "image";
 }
 
 function showExamples() {
@@ -205,7 +205,7 @@ const stage = new Stage($("stage"), {
 });
 
 const clicks = new Clicks({
-  picture: () => picture,
+  image: () => image,
   limits: () => about.limits,
   classes: names,
   say,
@@ -221,9 +221,9 @@ $("click").addEventListener("click", () => {
 });
 
 $("stage").addEventListener("keydown", (event) => {
-  if (clicks.isOn && picture && clicks.key(event)) return;
-  if (event.key === "Enter" && drawing && picture) {
-    const { width, height } = picture;
+  if (clicks.isOn && image && clicks.key(event)) return;
+  if (event.key === "Enter" && drawing && image) {
+    const { width, height } = image;
     addExample([width * 0.35, height * 0.35, width * 0.65, height * 0.65]);
     event.preventDefault();
   } else if (event.key === "Escape" && drawing) {
@@ -240,7 +240,7 @@ for (const kind of ["wanted", "unwanted"]) {
 
 async function open(file) {
   if (!file) return;
-  if (about.limits.bytes && file.size > about.limits.bytes - 4096) return fail(`The picture has ${(file.size / 1e6).toFixed(1)} MB; the server takes ${(about.limits.bytes / 1e6).toFixed(0)} MB.`);
+  if (about.limits.bytes && file.size > about.limits.bytes - 4096) return fail(`The image has ${(file.size / 1e6).toFixed(1)} MB; the server takes ${(about.limits.bytes / 1e6).toFixed(0)} MB.`);
   let bitmap;
   try {
     bitmap = await createImageBitmap(file);
@@ -251,13 +251,13 @@ async function open(file) {
   examples = [];
   clicks.clear();
   found = null;
-  picture = { file, name: file.name || "picture", bitmap, width: bitmap.width, height: bitmap.height };
+  image = { file, name: file.name || "image", bitmap, width: bitmap.width, height: bitmap.height };
   $("drop").hidden = true;
-  $("picture").hidden = false;
+  $("image").hidden = false;
   stage.show(bitmap, bitmap.width, bitmap.height);
   setDrawing("");
   showExamples();
-  show("picture");
+  show("image");
   clicks.show();
   changed();
 }
@@ -291,7 +291,7 @@ for (const id of ["names", "confidence", "overlap", "masks"]) $(id).addEventList
 
 $("copy").addEventListener("click", async () => {
   try {
-    await navigator.clipboard.writeText(asText($("format").value, picture.name, results(), classes()));
+    await navigator.clipboard.writeText(asText($("format").value, image.name, results(), classes()));
     say("Copied.");
   } catch {
     fail("The browser does not let this page copy: download the file.");
@@ -299,10 +299,10 @@ $("copy").addEventListener("click", async () => {
 });
 $("download").addEventListener("click", () => {
   const format = $("format").value;
-  download(new Blob([asText(format, picture.name, results(), classes())], { type: "text/plain" }), `${stem(picture.name)}.${extension[format]}`);
+  download(new Blob([asText(format, image.name, results(), classes())], { type: "text/plain" }), `${stem(image.name)}.${extension[format]}`);
 });
-$("download-picture").addEventListener("click", async () => {
-  download(await annotated(picture.bitmap, picture.width, picture.height, shown()), `${stem(picture.name)}-found.png`);
+$("download-image").addEventListener("click", async () => {
+  download(await annotated(image.bitmap, image.width, image.height, shown()), `${stem(image.name)}-found.png`);
 });
 
 const camera = new Camera($("camera"), {
@@ -311,7 +311,7 @@ const camera = new Camera($("camera"), {
     fail("");
     showFound(message);
     $("camera-rate").textContent = `${rate.toFixed(1)} frames a second`;
-    $("camera").setAttribute("aria-label", `The camera's picture, ${message.detections.length} found`);
+    $("camera").setAttribute("aria-label", `The camera's image, ${message.detections.length} found`);
   },
   said: say,
   failed: fail,
@@ -345,7 +345,7 @@ const gallery = new Gallery({ say, fail, thresholds, limits: () => about.limits,
 
 function show(next) {
   view = next;
-  for (const one of ["picture", "video", "camera", "gallery"]) {
+  for (const one of ["image", "video", "camera", "gallery"]) {
     const tab = $(`tab-${one}`), isShown = one === view;
     tab.setAttribute("aria-selected", String(isShown));
     tab.tabIndex = isShown ? 0 : -1;
@@ -353,14 +353,14 @@ function show(next) {
   }
   if (view !== "camera") camera.stop();
   $("panel-ask").hidden = view === "gallery" || view === "video";
-  $("examples").hidden = view !== "picture";
-  if (view !== "picture") clicks.toggle(false);
+  $("examples").hidden = view !== "image";
+  if (view !== "image") clicks.toggle(false);
   say("");
   fail("");
   showFound(null);
   gallery.visible(view === "gallery");
   video.visible(view === "video");
-  if (view === "picture") changed();
+  if (view === "image") changed();
 }
 
 const tabs = [...document.querySelectorAll("[role=tab]")];

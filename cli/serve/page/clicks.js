@@ -10,7 +10,7 @@ const shownBy = ({ points, box }) => `${counted(points.length, "click")}${box ? 
 const isShown = (one) => one.box || one.labels.includes(1);
 
 export class Clicks {
-  // `on` has picture(), limits(), classes(), say(text), fail(text) and changed(), after which everything is painted again.
+  // `on` has image(), limits(), classes(), say(text), fail(text) and changed(), after which everything is painted again.
   constructor(on) {
     Object.assign(this, { on, isOn: false, keys: 0 });
     this.clear();
@@ -20,7 +20,7 @@ export class Clicks {
     document.addEventListener("keydown", (event) => this.shortcut(event));
   }
 
-  // For another picture.
+  // For another image.
   clear() {
     this.request?.abort();
     // Objects are replaced, not changed, so that `history` can keep them.
@@ -81,7 +81,7 @@ export class Clicks {
   add(point, isPositive) {
     const count = this.objects.reduce((sum, one) => sum + one.points.length, 0);
     if (count >= (this.on.limits().points ?? 256)) return this.on.fail("There are too many clicks.");
-    const { width, height } = this.on.picture();
+    const { width, height } = this.on.image();
     // The edge is not a pixel.
     const [x, y] = [Math.min(point[0], width - 0.01), Math.min(point[1], height - 0.01)].map((value) => Math.floor(value * 100) / 100);
     this.change((one) => ({ ...one, points: [...one.points, [x, y]], labels: [...one.labels, Number(isPositive)] }));
@@ -148,7 +148,7 @@ export class Clicks {
     this.on.say("Looking…");
     try {
       const objects = asked.map(({ points, labels, box }) => ({ points, labels, ...(box ? { box } : {}) }));
-      const answer = await segment(this.on.picture().file, { objects }, request.signal);
+      const answer = await segment(this.on.image().file, { objects }, request.signal);
       if (request.signal.aborted) return;
       const found = new Map(answer.objects.map((one) => [asked[one.object].key, one]));
       this.objects = this.objects.map((one) => (found.has(one.key) ? { ...one, found: found.get(one.key), isStale: false } : one));
@@ -178,7 +178,7 @@ export class Clicks {
   }
 
   shortcut(event) {
-    if (!this.isOn || $("view-picture").hidden || $("picture").hidden || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    if (!this.isOn || $("view-image").hidden || $("image").hidden || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
     const isControl = event.ctrlKey || event.metaKey;
     if (isControl && event.key.toLowerCase() === "z" && !event.shiftKey) {
       event.preventDefault();
@@ -189,11 +189,11 @@ export class Clicks {
     }
   }
 
-  // Keys on the picture: arrows move a cursor, Enter clicks. Returns whether the key was one of these.
+  // Keys on the image: arrows move a cursor, Enter clicks. Returns whether the key was one of these.
   key(event) {
-    const picture = this.on.picture();
-    const at = this.cursor ?? [picture.width / 2, picture.height / 2];
-    const moved = movedCursor(event, at, picture);
+    const image = this.on.image();
+    const at = this.cursor ?? [image.width / 2, image.height / 2];
+    const moved = movedCursor(event, at, image);
     if (moved) {
       this.cursor = moved;
       this.on.say(`Cursor at ${moved.join(", ")}.`);

@@ -33,4 +33,4 @@ export function download(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-export const stem = (name) => name.replace(/\.[^.]*$/, "") || "picture";
+export const stem = (name) => name.replace(/\.[^.]*$/, "") || "image";

@@ -141,7 +141,7 @@ export class Gallery {
     this.fail("");
     this.say("");
     try {
-      // In this order: if a run replaces the picture in between, it is newer than the labels, and they cannot be saved.
+      // In this order: if a run replaces the image in between, it is newer than the labels, and they cannot be saved.
       const labels = await api(`/v1/gallery/${image.id}`);
       const file = await fetch(`/v1/gallery/${image.id}/image`);
       if (!file.ok) throw new Error((await file.json()).error);

@@ -1,4 +1,4 @@
-// A picture with boxes and masks on a canvas, and how a person changes the boxes.
+// An image with boxes and masks on a canvas, and how a person changes the boxes.
 
 const COLORS = ["#2a9d8f", "#e07a3f", "#5b7fd6", "#c9498b", "#8a9a2b", "#8d62c9", "#2d9cc4", "#c24d4d"];
 const HANDLE = 9;
@@ -25,7 +25,7 @@ export function runLengths(counts) {
 
 export const maskArea = (mask) => runLengths(mask.counts).reduce((sum, run, at) => sum + (at % 2 ? run : 0), 0);
 
-// Where an arrow key moves a cursor in a picture, with Shift in larger steps; null for other keys.
+// Where an arrow key moves a cursor in an image, with Shift in larger steps; null for other keys.
 export function movedCursor(event, [x, y], { width, height }) {
   const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
   if (!step) return null;
@@ -60,7 +60,7 @@ function maskCanvas(mask, color) {
   return canvas;
 }
 
-// Draws boxes and masks. `scale` is the size of a pixel of the picture on the canvas.
+// Draws boxes and masks. `scale` is the size of a pixel of the image on the canvas.
 export function drawBoxes(context, boxes, scale, selected = -1) {
   const unit = Math.max(1, window.devicePixelRatio || 1);
   for (const one of boxes) {
@@ -140,7 +140,7 @@ function drawMarks(context, marks, scale) {
   context.textAlign = "start";
 }
 
-// The picture with its boxes as a file.
+// The image with its boxes as a file.
 export function annotated(source, width, height, boxes) {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [width, height];
@@ -268,7 +268,7 @@ export class Stage {
     }
   }
 
-  // A right click, or a long touch; the menu key has no place in the picture.
+  // A right click, or a long touch; the menu key has no place in the image.
   menu(event) {
     if (!this.source || !this.on.mayClick?.() || event.pointerType === "" && event.button !== 2) return;
     event.preventDefault();

@@ -352,7 +352,7 @@ export class Video {
           $("video-progress").value = ++passed;
           const left = (performance.now() - begun) / passed * (count - passed) / 1000;
           this.on.say(`Frame ${line.frame}, ${passed} of ${count}${left > 2 ? `, about ${Math.ceil(left)} s left` : ""}.`);
-          // The picture follows where it can.
+          // The image follows where it can.
           if (!this.showing) this.show(line.frame);
         }
         if (done) break;
@@ -498,7 +498,7 @@ export class Video {
     }
   }
 
-  // Keys on the picture: arrows move a cursor, Enter clicks.
+  // Keys on the image: arrows move a cursor, Enter clicks.
   key(event) {
     if (!this.state || event.ctrlKey || event.metaKey) return;
     const at = this.cursor ?? [this.state.width / 2, this.state.height / 2];

@@ -89,7 +89,7 @@ fn described(text: &str) -> Value {
 async fn metrics(State(app): State<Arc<App>>) -> Response {
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     let now = [
-        ("queue_depth", "Pictures that wait for the engine.", app.engine.waiting() as i64),
+        ("queue_depth", "Images that wait for the engine.", app.engine.waiting() as i64),
         ("free_slots", "Requests that are accepted before 503.", app.slots.free() as i64),
         ("arriving", "Requests whose body arrives.", app.bodies.taken() as i64),
         ("feature_cache_bytes", "Bytes of kept features.", app.engine.kept_bytes() as i64),

@@ -27,9 +27,9 @@ pub struct ServeConfig {
     pub masks: bool,
     /// A labelled data set to look at and to correct.
     pub gallery: Option<PathBuf>,
-    /// A folder whose videos, and folders of pictures, clients open in sessions.
+    /// A folder whose videos, and folders of images, clients open in sessions.
     pub videos: Option<PathBuf>,
-    /// The Label Studio whose pictures are fetched.
+    /// The Label Studio whose images are fetched.
     pub label_studio: Option<LabelStudio>,
 }
 

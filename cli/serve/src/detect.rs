@@ -1,4 +1,4 @@
-//! `POST /v1/detect` and `POST /v1/segment`: what is in a picture.
+//! `POST /v1/detect` and `POST /v1/segment`: what is in an image.
 
 use std::sync::Arc;
 
@@ -17,28 +17,28 @@ use crate::objects::ObjectQuestion;
 use crate::request::Question;
 use crate::state::App;
 
-/// The answer about a picture, with what is in it under a name.
+/// The answer about an image, with what is in it under a name.
 fn report(name: &str, answer: EngineAnswer<impl Serialize>) -> Value {
     let EngineAnswer { width, height, items, times } = answer;
     json!({"width": width, "height": height, (name): items, "timing_ms": timings(&times)})
 }
 
-/// The answer about a picture with detections: an entry of `ocelli detect --json`, without the file.
+/// The answer about an image with detections: an entry of `ocelli detect --json`, without the file.
 pub(crate) fn detections(answer: EngineAnswer<Vec<Detection>>) -> Value {
     report("detections", answer)
 }
 
-/// Detects in one picture.
+/// Detects in one image.
 pub(crate) async fn detect(State(app): State<Arc<App>>, ends: Ends, request: Request) -> Answer {
-    let (picture, question, _slot) = asked::<Question>(&app, ends.client, request).await?;
-    let found = app.engine.ask(ends.client, picture, |reply| Task::Detect(question, reply)).await?;
+    let (image, question, _slot) = asked::<Question>(&app, ends.client, request).await?;
+    let found = app.engine.ask(ends.client, image, |reply| Task::Detect(question, reply)).await?;
     off_the_workers(move |_| Ok(json_response(&detections(found)))).await
 }
 
-/// Answers clicks on one picture: the masks of objects that clicks and boxes show.
+/// Answers clicks on one image: the masks of objects that clicks and boxes show.
 pub(crate) async fn segment(State(app): State<Arc<App>>, ends: Ends, request: Request) -> Answer {
     app.check_tracker("clicks")?;
-    let (picture, shown, _slot) = asked::<ObjectQuestion>(&app, ends.client, request).await?;
-    let found = app.engine.ask(ends.client, picture, |reply| Task::Segment(shown, reply)).await?;
+    let (image, shown, _slot) = asked::<ObjectQuestion>(&app, ends.client, request).await?;
+    let found = app.engine.ask(ends.client, image, |reply| Task::Segment(shown, reply)).await?;
     off_the_workers(move |_| Ok(json_response(&report("objects", found)))).await
 }

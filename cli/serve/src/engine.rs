@@ -1,5 +1,5 @@
-//! One engine for all clients, or one on each of several devices, which take the next picture when they are free. A picture
-//! passes three stages, each on threads of its own: decoding, the backbone, and the prompts. While one picture is in one stage,
+//! One engine for all clients, or one on each of several devices, which take the next image when they are free. An image
+//! passes three stages, each on threads of its own: decoding, the backbone, and the prompts. While one image is in one stage,
 //! the next is in the stage before.
 
 mod features;
@@ -29,12 +29,12 @@ use crate::objects::{ObjectQuestion, ObjectRecord};
 use crate::queue::Queue;
 use crate::request::Question;
 
-/// Decoded pictures that wait for the backbone, for each device.
+/// Decoded images that wait for the backbone, for each device.
 const AHEAD: usize = 2;
 /// Threads that decode, for each device.
 const MOST_DECODERS: usize = 4;
 
-/// An engine's answer about a picture. In `times`, `total` is from the start of the backbone's stage, with the wait for the next.
+/// An engine's answer about an image. In `times`, `total` is from the start of the backbone's stage, with the wait for the next.
 pub(crate) struct EngineAnswer<T> {
     pub width: u32,
     pub height: u32,
@@ -44,7 +44,7 @@ pub(crate) struct EngineAnswer<T> {
 
 /// A task that waits, and who waits for it.
 pub(crate) struct EngineRequest {
-    picture: Bytes,
+    image: Bytes,
     task: Task,
     withdrawn: Cancellation,
 }
@@ -52,7 +52,7 @@ pub(crate) struct EngineRequest {
 /// The way back for an answer.
 pub(crate) type Reply<T> = oneshot::Sender<Result<EngineAnswer<T>>>;
 
-/// A question about a picture, with the way back.
+/// A question about an image, with the way back.
 pub(crate) enum Task {
     Detect(Question, Reply<Vec<Detection>>),
     Segment(ObjectQuestion, Reply<Vec<ObjectRecord>>),
@@ -64,13 +64,13 @@ impl Task {
         matches!(self, Self::Detect(question, _) if question.asked.masks)
     }
 
-    /// The tiles in which the picture is searched, with those of the server as the default.
+    /// The tiles in which the image is searched, with those of the server as the default.
     fn tiling(&self, of_server: Option<Tiling>, limits: &Limits) -> Result<Option<Tiling>> {
         let Self::Detect(question, _) = self else { return Ok(None) };
         question.tiles.over(of_server, limits)
     }
 
-    /// Refuses what does not fit a picture of `size` (width, height), before its features are computed.
+    /// Refuses what does not fit an image of `size` (width, height), before its features are computed.
     fn check(&self, size: (u32, u32)) -> Result<()> {
         let Self::Segment(shown, _) = self else { return Ok(()) };
         shown.objects.iter().try_for_each(|object| object.check(size))
@@ -91,10 +91,10 @@ impl EngineRequest {
     }
 }
 
-/// A picture is known by the hash of its file.
+/// An image is known by the hash of its file.
 type Key = [u8; 32];
 
-/// A job whose picture is decoded, unless its features are known.
+/// A job whose image is decoded, unless its features are known.
 struct Decoded {
     key: Key,
     image: Option<Image>,
@@ -159,16 +159,16 @@ impl Engine {
         Self { queue, caches, threads: Mutex::new(threads) }
     }
 
-    /// Waits for the answer to a question about a picture. Dropping the future withdraws the question.
+    /// Waits for the answer to a question about an image. Dropping the future withdraws the question.
     pub async fn ask<T>(
         &self,
         client: IpAddr,
-        picture: Bytes,
+        image: Bytes,
         task: impl FnOnce(Reply<T>) -> Task,
     ) -> Result<EngineAnswer<T>, Problem> {
         let (reply, answer) = oneshot::channel();
         let asking = Asking::default();
-        self.queue.push(client, EngineRequest { picture, task: task(reply), withdrawn: asking.token() });
+        self.queue.push(client, EngineRequest { image, task: task(reply), withdrawn: asking.token() });
         Ok(answer.await.map_err(|_| Problem::stopping())??)
     }
 
@@ -182,7 +182,7 @@ impl Engine {
         self.caches.iter().map(|cache| locked(cache).bytes()).sum()
     }
 
-    /// Ends the threads after the picture at hand.
+    /// Ends the threads after the image at hand.
     pub fn stop(&self) {
         self.queue.close();
         let threads = std::mem::take(&mut *locked(&self.threads));
@@ -195,7 +195,7 @@ fn named(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     std::thread::Builder::new().name(name.into()).spawn(work).expect("the system has threads left")
 }
 
-/// Decodes pictures until the queue is closed. `tiles` are those of the server, and the side of the model's input.
+/// Decodes images until the queue is closed. `tiles` are those of the server, and the side of the model's input.
 fn decode_all(
     queue: &Queue<EngineRequest>,
     decoded: &SyncSender<Decoded>,
@@ -205,18 +205,18 @@ fn decode_all(
     limits: &Limits,
 ) {
     while let Some(job) = queue.pop() {
-        let key: Key = Sha256::digest(&job.picture).into();
+        let key: Key = Sha256::digest(&job.image).into();
         // Any device may take it.
         let is_known = caches.iter().all(|cache| locked(cache).place(&key, job.task.masks()).is_some());
         let read = caught(undecodable, || {
             let tiling = job.task.tiling(of_server, limits)?;
             if let Some(tiling) = tiling {
-                tiling.check_picture(Image::declared_size(&job.picture, "the request")?, side)?;
+                tiling.check_image(Image::declared_size(&job.image, "the request")?, side)?;
             }
             if is_known {
                 return Ok((None, tiling));
             }
-            let image = decode(&job.picture, limits)?;
+            let image = decode(&job.image, limits)?;
             job.task.check((image.width(), image.height()))?;
             Ok((Some(image), tiling))
         });
@@ -231,10 +231,10 @@ fn decode_all(
     }
 }
 
-/// Decodes a picture. No file makes the thread end.
+/// Decodes an image. No file makes the thread end.
 pub(crate) fn decode(bytes: &[u8], limits: &Limits) -> Result<Image> {
     caught(undecodable, || {
-        limits.check_picture(bytes)?;
+        limits.check_image(bytes)?;
         Image::decode(bytes, "the request")
     })
 }

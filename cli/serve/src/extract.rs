@@ -44,7 +44,7 @@ impl FromRequestParts<Arc<App>> for Of {
     }
 }
 
-/// Reads a request about a picture. Returns it with the place to work in.
+/// Reads a request about an image. Returns it with the place to work in.
 pub(crate) async fn asked<Q: Asks>(
     app: &App,
     client: IpAddr,
@@ -53,7 +53,7 @@ pub(crate) async fn asked<Q: Asks>(
     let limits = app.config.limits.clone();
     // It is held until the request has its slot, so that bodies that wait are counted.
     let place = app.bodies.take(client)?;
-    let (picture, question) = match kind_of(&request).as_str() {
+    let (image, question) = match kind_of(&request).as_str() {
         "application/json" => {
             let body = body(request).await?;
             off_the_workers(move |_| Q::of_json(&body, &limits)).await?
@@ -67,11 +67,11 @@ pub(crate) async fn asked<Q: Asks>(
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
     };
-    let picture = picture.filter(|picture| !picture.is_empty());
-    let picture = picture.ok_or_else(|| Problem::bad("image is missing: expected a picture file"))?;
+    let image = image.filter(|image| !image.is_empty());
+    let image = image.ok_or_else(|| Problem::bad("image is missing: expected an image file"))?;
     let slot = app.slots.take(client)?;
     drop(place);
-    Ok((picture, question, slot))
+    Ok((image, question, slot))
 }
 
 /// A body in JSON, with its place, which it has until the next one is taken.

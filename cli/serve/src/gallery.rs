@@ -79,7 +79,7 @@ impl Gallery {
     }
 
     fn decode(&self, image: &SetImage, bytes: &[u8]) -> Result<Image> {
-        self.limits.check_picture(bytes)?;
+        self.limits.check_image(bytes)?;
         Image::decode(bytes, &image.name)
     }
 

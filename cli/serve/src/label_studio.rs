@@ -1,12 +1,12 @@
 //! Label Studio's protocol of machine-learning backends, below `/label-studio`: predictions from the labels of a project.
 //!
-//! Label Studio sends the project's labelling configuration and tasks whose data name a picture. The labels are the text
+//! Label Studio sends the project's labelling configuration and tasks whose data name an image. The labels are the text
 //! prompts; the tags say whether a prediction is a rectangle, a polygon or a brush mask. `hostname` and `access_token`, which
-//! it sends as well, are ignored: pictures are fetched from the Label Studio that the server was started with.
+//! it sends as well, are ignored: images are fetched from the Label Studio that the server was started with.
 
 mod drawn;
+pub(crate) mod images;
 mod labels;
-pub(crate) mod pictures;
 mod regions;
 mod video;
 
@@ -112,7 +112,7 @@ struct Predictions {
     model_version: String,
 }
 
-/// The regions of a task's picture. Label Studio sorts tasks by the score: that of the least certain instance says how much a
+/// The regions of a task's image. Label Studio sorts tasks by the score: that of the least certain instance says how much a
 /// task needs a person.
 #[derive(Serialize)]
 struct Prediction {
@@ -128,7 +128,7 @@ enum Regions {
     Video(Vec<Value>),
 }
 
-/// A task on the pictures.
+/// A task on the images.
 enum PredictionTask {
     Labels(Question),
     Drawn(Drawn),
@@ -160,7 +160,7 @@ impl PredictionTask {
     }
 }
 
-/// The predictions for some tasks. A picture that cannot be fetched or read has none, and the log says why; if that is so
+/// The predictions for some tasks. An image that cannot be fetched or read has none, and the log says why; if that is so
 /// for all of them, the answer is the error.
 async fn predict(State(app): State<Arc<App>>, body: Arrived<Predict>) -> Answer {
     let Arrived { asked, client, place } = body;
@@ -191,7 +191,7 @@ async fn predict(State(app): State<Arc<App>>, body: Arrived<Predict>) -> Answer 
     off_the_workers(move |_| Ok(json_response(&predictions))).await
 }
 
-/// The regions of a task's picture or video, and their score.
+/// The regions of a task's image or video, and their score.
 async fn predicted(
     app: &App,
     client: IpAddr,
@@ -200,26 +200,26 @@ async fn predicted(
     wanted: &PredictionTask,
 ) -> Result<(Regions, f32), Problem> {
     let data = |key: &str| task.text(key);
-    let picture = async || app.pictures.get(config.picture_of(data)?).await;
+    let image = async || app.images.get(config.image_of(data)?).await;
     let (regions, score) = match wanted {
         PredictionTask::Video(drawn) => {
             let missing = || Problem::bad("a task has no video under the name that the configuration has");
             let (control, address) = config.video_of(data).ok_or_else(missing)?;
-            let video = app.pictures.get(address).await?;
+            let video = app.images.get(address).await?;
             let (regions, score) = video::predict(app, client, control, video, drawn).await?;
             return Ok((Regions::Video(regions), score));
         }
         PredictionTask::Labels(question) => {
             let (asked, prompts) = (question.clone(), question.prompts.clone());
             let ask = |reply| EngineTask::Detect(asked, reply);
-            let found = app.engine.ask(client, picture().await?, ask).await?;
+            let found = app.engine.ask(client, image().await?, ask).await?;
             let config = config.clone();
             off_the_workers(move |withdrawn| regions(&config, &prompts, &found, withdrawn)).await?
         }
         PredictionTask::Drawn(drawn) => {
             let (shown, label) = (drawn.shown(drawn.size), drawn.label.clone());
             let ask = |reply| EngineTask::Segment(shown, reply);
-            let found = app.engine.ask(client, picture().await?, ask).await?;
+            let found = app.engine.ask(client, image().await?, ask).await?;
             let config = config.clone();
             off_the_workers(move |withdrawn| drawn_regions(&config, &label, found, withdrawn)).await?
         }

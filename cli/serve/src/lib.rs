@@ -19,13 +19,13 @@
 //! `api` joins them, and `server` runs them.
 //!
 //! A request passes the checks of `guard` (host, origin, token), takes one of a limited number of slots, and waits in a
-//! queue that serves the clients in turn. Threads decode the pictures ahead of the threads that own the engines. A client
-//! that goes away gives its slot back, and its picture is skipped.
+//! queue that serves the clients in turn. Threads decode the images ahead of the threads that own the engines. A client
+//! that goes away gives its slot back, and its image is skipped.
 //!
 //! A video session ([`Bound::with_sessions`]) has a thread and a detector of its own, which requests give work to; a run sends
 //! its frames as they are found, and ends when its client goes away.
 //!
-//! Nothing that a client sends becomes a path. The only addresses that are fetched are pictures of the
+//! Nothing that a client sends becomes a path. The only addresses that are fetched are images of the
 //! [Label Studio](LabelStudio) that the configuration names.
 
 #![forbid(unsafe_code)]

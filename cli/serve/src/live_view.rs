@@ -15,7 +15,7 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use http_body_util::channel::Channel;
 use image::ImageFormat;
-use ocelli::sink::{Pictures, Sink};
+use ocelli::sink::{Images, Sink};
 use ocelli::{Error, ErrorKind, Image, Result, pipeline::FrameOutcome};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
@@ -100,14 +100,14 @@ impl LiveView {
 }
 
 impl Sink for LiveView {
-    fn pictures(&self) -> Pictures {
-        Pictures::ANNOTATED
+    fn images(&self) -> Images {
+        Images::ANNOTATED
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
         // One receiver is the server's own.
-        if let Some(picture) = outcome.annotated.as_ref().filter(|_| self.frames.receiver_count() > 1) {
-            self.frames.send_replace(Some(encoded(picture)?));
+        if let Some(image) = outcome.annotated.as_ref().filter(|_| self.frames.receiver_count() > 1) {
+            self.frames.send_replace(Some(encoded(image)?));
         }
         Ok(())
     }
@@ -127,8 +127,8 @@ impl Sink for LiveView {
 }
 
 /// A frame as a part of the answer, with its boundary.
-fn encoded(picture: &Image) -> Result<Bytes> {
-    let jpeg = picture.view().encoded(ImageFormat::Jpeg, QUALITY)?;
+fn encoded(image: &Image) -> Result<Bytes> {
+    let jpeg = image.view().encoded(ImageFormat::Jpeg, QUALITY)?;
     let head = format!("--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", jpeg.len());
     let mut part = head.into_bytes();
     part.extend_from_slice(&jpeg);

@@ -21,10 +21,10 @@ pub(crate) struct Metrics {
     requests: Mutex<BTreeMap<(String, u16), u64>>,
     answers: Histogram,
     stages: [Histogram; 6],
-    pictures: AtomicU64,
+    images: AtomicU64,
     failures: AtomicU64,
     detections: AtomicU64,
-    /// Pictures whose features were kept from an earlier request.
+    /// Images whose features were kept from an earlier request.
     pub feature_hits: AtomicU64,
     pub frames_received: AtomicU64,
     pub frames_dropped: AtomicU64,
@@ -77,7 +77,7 @@ impl Metrics {
         for (stage, (_, milliseconds)) in self.stages.iter().zip(times.by_stage()) {
             stage.observe(milliseconds / 1e3);
         }
-        self.pictures.fetch_add(1, Relaxed);
+        self.images.fetch_add(1, Relaxed);
         self.detections.fetch_add(detections as u64, Relaxed);
     }
 
@@ -104,10 +104,10 @@ impl Metrics {
         }
         let load = |counter: &AtomicU64| counter.load(Relaxed) as i64;
         let since_start = [
-            ("pictures_total", "Pictures that were searched or clicked.", load(&self.pictures)),
-            ("failures_total", "Pictures on which the detector failed.", load(&self.failures)),
+            ("images_total", "Images that were searched or clicked.", load(&self.images)),
+            ("failures_total", "Images on which the detector failed.", load(&self.failures)),
             ("detections_total", "Detected instances.", load(&self.detections)),
-            ("feature_cache_hits_total", "Pictures whose features were kept.", load(&self.feature_hits)),
+            ("feature_cache_hits_total", "Images whose features were kept.", load(&self.feature_hits)),
             ("frames_received_total", "Video frames that arrived.", load(&self.frames_received)),
             ("frames_dropped_total", "Video frames that a newer one replaced.", load(&self.frames_dropped)),
             ("frames_done_total", "Video frames that were answered.", load(&self.frames_done)),

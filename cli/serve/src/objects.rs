@@ -9,7 +9,7 @@ use crate::http::limits::{Limits, or_default, short_list};
 use crate::http::problem::Problem;
 use crate::request::Asks;
 
-/// Objects that are shown in a picture.
+/// Objects that are shown in an image.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectQuestion {
     pub objects: Vec<ObjectPrompt>,

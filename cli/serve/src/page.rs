@@ -23,7 +23,7 @@ pub(crate) const EXAMPLE: [&str; 4] = ["dog", "house", "tree", "butterfly"];
 const SEED: u64 = 14;
 /// A drawn scene of what the built-in model knows, as a PNG. It is drawn when it is first asked for, so that the program does
 /// not hold it.
-static EXAMPLE_PICTURE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+static EXAMPLE_IMAGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let png = example().and_then(|scene| scene.image.view().encoded(ImageFormat::Png, 0));
     png.expect("the scene is constant")
 });
@@ -59,8 +59,8 @@ pub(crate) async fn file(Path(name): Path<String>) -> Answer {
         "video.js" => answer(SCRIPT, include_str!("../page/video.js")),
         "camera.js" => answer(SCRIPT, include_str!("../page/camera.js")),
         "example.png" => {
-            let picture = off_the_workers(|_| Ok(EXAMPLE_PICTURE.as_slice())).await?;
-            answer("image/png", picture)
+            let image = off_the_workers(|_| Ok(EXAMPLE_IMAGE.as_slice())).await?;
+            answer("image/png", image)
         }
         "icon.svg" => answer("image/svg+xml", include_str!("../page/icon.svg")),
         _ => return Err(Problem::missing("the page has no such file")),
@@ -81,6 +81,6 @@ mod tests {
         for name in EXAMPLE {
             assert!(scene.objects.iter().any(|object| object.label == name), "{name}");
         }
-        assert!(EXAMPLE_PICTURE.starts_with(b"\x89PNG"));
+        assert!(EXAMPLE_IMAGE.starts_with(b"\x89PNG"));
     }
 }

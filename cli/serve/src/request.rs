@@ -1,4 +1,4 @@
-//! JSON and forms ask the same of a picture: classes, exemplars and thresholds become one question.
+//! JSON and forms ask the same of an image: classes, exemplars and thresholds become one question.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use crate::http::body::{Fields, read, text};
 use crate::http::limits::{Limits, at_most, names, or_default, refuse, split_names};
 use crate::http::problem::Problem;
 
-/// A question about a picture.
+/// A question about an image.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub prompts: Prompts,
@@ -54,7 +54,7 @@ impl AskedTiles {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
-    /// The picture file in base64; a data URI is one as well.
+    /// The image file in base64; a data URI is one as well.
     image: Option<String>,
     #[serde(default, deserialize_with = "names")]
     pub classes: Vec<String>,
@@ -101,14 +101,14 @@ impl Asked {
     }
 }
 
-/// A question about a picture, from both forms of a request. The limits come first.
+/// A question about an image, from both forms of a request. The limits come first.
 pub(crate) trait Asks: Sized + Send + 'static {
     /// The fields of a form.
     const FIELDS: Fields;
     /// The form of JSON.
     type Asked: Default + DeserializeOwned;
 
-    /// The picture file in base64, which JSON has.
+    /// The image file in base64, which JSON has.
     fn image(asked: &mut Self::Asked) -> &mut Option<String>;
 
     /// Takes a field of a form, other than `image` and `request`.
@@ -117,7 +117,7 @@ pub(crate) trait Asks: Sized + Send + 'static {
     /// The question.
     fn of(asked: Self::Asked, limits: &Limits) -> Result<Self>;
 
-    /// The picture file and the question, from JSON.
+    /// The image file and the question, from JSON.
     fn of_json(body: &[u8], limits: &Limits) -> Result<(Option<Bytes>, Self), Problem> {
         let mut asked: Self::Asked = read(body)?;
         let image = Self::image(&mut asked).take();
@@ -127,18 +127,18 @@ pub(crate) trait Asks: Sized + Send + 'static {
 
     /// The same, from the fields of a form.
     fn of_form(fields: Vec<(String, Bytes)>, limits: &Limits) -> Result<(Option<Bytes>, Self), Problem> {
-        let (mut picture, mut asked) = (None, Self::Asked::default());
+        let (mut image, mut asked) = (None, Self::Asked::default());
         for (name, value) in fields {
             match name.as_str() {
-                "image" => picture = Some(value),
+                "image" => image = Some(value),
                 "request" => asked = read(&value)?,
                 _ => Self::set(&mut asked, &name, &value, limits)?,
             }
         }
         if Self::image(&mut asked).is_some() {
-            return Err(Problem::bad("request: expected the picture in the field image, not in its JSON"));
+            return Err(Problem::bad("request: expected the file in the field image, not in its JSON"));
         }
-        Ok((picture, Self::of(asked, limits)?))
+        Ok((image, Self::of(asked, limits)?))
     }
 }
 
@@ -220,7 +220,7 @@ fn prompts(classes: &[String], exemplars: &[ExemplarBox]) -> Result<Prompts> {
     Prompts::with_exemplars(classes, named)
 }
 
-/// The bytes of a picture in base64, or of a data URI.
+/// The bytes of an image in base64, or of a data URI.
 pub(crate) fn from_base64(text: &str) -> Result<Bytes, Problem> {
     let text = match text.strip_prefix("data:").map(|uri| uri.split_once(";base64,")) {
         None => text,

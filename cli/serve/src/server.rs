@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::gallery::Gallery;
 use crate::http::connections;
 use crate::http::places::Places;
-use crate::label_studio::pictures::Pictures;
+use crate::label_studio::images::Images;
 use crate::metrics::Metrics;
 use crate::sessions::opened::listed;
 use crate::sessions::{Load, Sessions};
@@ -24,7 +24,7 @@ pub struct Bound {
     config: ServeConfig,
     listener: TcpListener,
     gallery: Option<Arc<Gallery>>,
-    pictures: Pictures,
+    images: Images,
     load: Option<Load>,
 }
 
@@ -50,7 +50,7 @@ impl Bound {
             return Err(Error::invalid_argument(message).about("videos"));
         }
         listed(config.videos.as_deref())?;
-        let pictures = Pictures::new(config.label_studio.as_ref(), config.limits.body_bytes)?;
+        let images = Images::new(config.label_studio.as_ref(), config.limits.body_bytes)?;
         let listener = TcpListener::bind(config.listen).map_err(|error| {
             let message = format!(
                 "cannot listen on {}: {error}; end the program that uses it, or choose another address",
@@ -58,7 +58,7 @@ impl Bound {
             );
             Error::new(ErrorKind::Io, message).with_source(error)
         })?;
-        Ok(Self { config, listener, gallery, pictures, load: None })
+        Ok(Self { config, listener, gallery, images, load: None })
     }
 
     /// Serves sessions as well: each loads a detector of its own, with masks.
@@ -71,7 +71,7 @@ impl Bound {
     /// [prepared](Detector::prepare). There can be `more` detectors of the same model with the same options, on other devices:
     /// each takes the next request when it is free.
     pub fn with(self, detector: Detector, more: Vec<Detector>) -> Server {
-        let Self { config, listener, gallery, pictures, load } = self;
+        let Self { config, listener, gallery, images, load } = self;
         let mut about = About::of(&detector, &config);
         for other in &more {
             about.engine += &format!(" and {}", other.engine());
@@ -88,7 +88,7 @@ impl Bound {
             engine,
             metrics,
             gallery,
-            pictures,
+            images,
             about,
             stopping,
             config,

@@ -21,7 +21,7 @@ use ocelli::{Detector, Image, Mask, Result, locked};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use self::opened::{OpenedVideo, PICTURE_RATE, VideoFile};
+use self::opened::{IMAGE_RATE, OpenedVideo, VideoFile};
 use self::results::{Changes, Results};
 use self::worker::Worker;
 use crate::config::random_token;
@@ -147,7 +147,7 @@ impl Sessions {
         })?;
         let id = random_token()?;
         let (source, file) = video.map(|OpenedVideo { source, file }| (source, Arc::new(file))).unzip();
-        let frame_rate = file.as_ref().map_or(PICTURE_RATE, |file| file.frame_rate);
+        let frame_rate = file.as_ref().map_or(IMAGE_RATE, |file| file.frame_rate);
         let video = file.as_ref().and_then(|file| file.name.clone());
         let state = Mutex::new(State { id: id.clone(), frame_rate, video, ..State::default() });
         let seen = Arc::new(SharedState { state, ..SharedState::default() });
@@ -236,27 +236,27 @@ impl Session {
         self.send(Box::new(|_| ()))
     }
 
-    /// The picture of a frame. That of a video can be had during a run.
+    /// The image of a frame. That of a video can be had during a run.
     ///
     /// # Errors
     /// 409 if the frames were pushed and a run is under way; 400 if there is no such frame.
-    pub async fn picture(&self, frame: usize) -> Result<Image, Problem> {
+    pub async fn image(&self, frame: usize) -> Result<Image, Problem> {
         let State { first_frame, frames, .. } = locked(&self.seen.state).clone();
         if !(first_frame..frames).contains(&frame) {
             let message = format!("frame {frame}: expected one from {first_frame}, below {frames}");
             return Err(Problem::missing(message));
         }
         let Some(file) = self.file.clone() else {
-            return self.ask(move |worker| worker.picture(frame)).await;
+            return self.ask(move |worker| worker.image(frame)).await;
         };
         self.touch()?;
-        off_the_workers(move |_| Ok(file.picture(frame)?)).await
+        off_the_workers(move |_| Ok(file.image(frame)?)).await
     }
 
     /// The mask of an object that is shown in a frame of the size (width, height) that `shown` takes.
     ///
     /// # Errors
-    /// 400 if nothing is there; those of [`picture`](Self::picture) and of the engine.
+    /// 400 if nothing is there; those of [`image`](Self::image) and of the engine.
     pub async fn mask_of(
         &self,
         engine: &Engine,
@@ -264,9 +264,9 @@ impl Session {
         frame: usize,
         shown: impl FnOnce((u32, u32)) -> ObjectQuestion,
     ) -> Result<Mask, Problem> {
-        let picture = self.picture(frame).await?;
-        let shown = shown((picture.width(), picture.height()));
-        let png = off_the_workers(move |_| Ok(Bytes::from(picture.view().encoded(ImageFormat::Png, 0)?)));
+        let image = self.image(frame).await?;
+        let shown = shown((image.width(), image.height()));
+        let png = off_the_workers(move |_| Ok(Bytes::from(image.view().encoded(ImageFormat::Png, 0)?)));
         let found = engine.ask(client, png.await?, |reply| Task::Segment(shown, reply)).await?;
         let object = found.items.into_iter().next().filter(|object| object.bbox.is_some());
         Ok(object.ok_or_else(|| Problem::bad(format!("frame {frame}: nothing is in the box")))?.mask)

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::gallery::Gallery;
 use crate::http::places::Places;
 use crate::http::problem::Problem;
-use crate::label_studio::pictures::Pictures;
+use crate::label_studio::images::Images;
 use crate::metrics::Metrics;
 use crate::sessions::Sessions;
 
@@ -29,7 +29,7 @@ pub(crate) struct App {
     pub slots: Places,
     pub sessions: Sessions,
     pub gallery: Option<Arc<Gallery>>,
-    pub pictures: Pictures,
+    pub images: Images,
     pub about: About,
     /// Turns true when the server is to stop.
     pub stopping: watch::Receiver<bool>,

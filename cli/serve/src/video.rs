@@ -1,7 +1,7 @@
 //! `GET /v1/video`: a WebSocket that takes the frames of a video and answers with what is in them.
 //!
-//! The first message is a question in JSON, as for `/v1/detect` without the picture; a later one replaces it. Each binary
-//! message is a frame as a picture file. A frame that arrives while another is being worked on waits, and a newer one
+//! The first message is a question in JSON, as for `/v1/detect` without the image; a later one replaces it. Each binary
+//! message is a frame as an image file. A frame that arrives while another is being worked on waits, and a newer one
 //! replaces it: the answers keep up with the camera, and each names its frame by its number from 0.
 
 use std::net::IpAddr;
@@ -63,9 +63,9 @@ async fn serve(app: &App, ends: &Ends, place: Place, mut socket: WebSocket) {
     loop {
         if work.is_none()
             && let Some(question) = &frames.question
-            && let Some((number, picture)) = frames.newest.take()
+            && let Some((number, image)) = frames.newest.take()
         {
-            work = Some(Box::pin(answer(app, ends.client, number, picture, question.clone())));
+            work = Some(Box::pin(answer(app, ends.client, number, image, question.clone())));
         }
         let answer = tokio::select! {
             message = tokio::time::timeout(SILENCE, socket.recv()) => match message {
@@ -118,14 +118,14 @@ impl Frames {
                 let taken = question.await.map(|question| self.question = Some(question));
                 Some(taken.map_or_else(|problem| problem.json(), |()| json!({"ready": true})))
             }
-            Message::Binary(picture) => {
+            Message::Binary(image) => {
                 app.metrics.frames_received.fetch_add(1, Relaxed);
                 let number = self.received;
                 self.received += 1;
                 if self.question.is_none() {
                     return Some(json!({"frame": number, "error": "send the classes before the frames"}));
                 }
-                if self.newest.replace((number, picture)).is_some() {
+                if self.newest.replace((number, image)).is_some() {
                     self.dropped += 1;
                     app.metrics.frames_dropped.fetch_add(1, Relaxed);
                 }
@@ -137,10 +137,10 @@ impl Frames {
 }
 
 /// A frame waits for a slot, as a newer one takes its place meanwhile.
-async fn answer(app: &App, client: IpAddr, number: u64, picture: Bytes, question: Question) -> Value {
+async fn answer(app: &App, client: IpAddr, number: u64, image: Bytes, question: Question) -> Value {
     let work = async {
         let _slot = app.slots.wait(client).await?;
-        let found = app.engine.ask(client, picture, |reply| Task::Detect(question, reply)).await?;
+        let found = app.engine.ask(client, image, |reply| Task::Detect(question, reply)).await?;
         off_the_workers(move |_| Ok(detections(found))).await
     };
     let answered = app.config.limits.in_time(work).await.and_then(|answered| answered);

@@ -13,17 +13,11 @@ use crate::output::with_flag;
 
 /// Expands files, folders and patterns (`*.jpg`, `**/*.png`) into image files, each once. A folder stands for the images in it
 /// and in its subfolders. Ctrl-C ends the search.
-///
-/// # Errors
-/// As [`list_images`].
 pub fn expand_images(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
     images_beside(arguments, Vec::new())
 }
 
 /// As [`expand_images`], without the subfolders that are among the `outputs`.
-///
-/// # Errors
-/// As [`list_images`].
 pub fn images_beside(arguments: &[PathBuf], outputs: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     if let Some(video) = arguments.iter().find(|argument| is_video(argument)) {
         refuse!("no image, {}: it is a video, which `ocelli video --video` reads", video.display());
@@ -33,9 +27,6 @@ pub fn images_beside(arguments: &[PathBuf], outputs: Vec<PathBuf>) -> Result<Vec
 }
 
 /// As [`expand_images`], for the frames of a video: a folder stands for the images directly in it.
-///
-/// # Errors
-/// As [`list_images`].
 pub fn frame_files(arguments: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let arguments = arguments.to_vec();
     until_interrupted(move || list_images(&arguments, false, &[]))

@@ -5,11 +5,11 @@ use ocelli::tiles::{TileSize, Tiling};
 
 use super::DETECTION;
 
-/// The tiles of large pictures.
+/// The tiles of large images.
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = DETECTION)]
 pub struct TileArgs {
-    /// Search large pictures in overlapping tiles as well, for objects that are small in them: auto, or the side of a tile in
+    /// Search large images in overlapping tiles as well, for objects that are small in them: auto, or the side of a tile in
     /// pixels such as 1024 or 1024x768
     #[arg(long, value_name = "SIZE")]
     pub tile: Option<TileSize>,

@@ -49,9 +49,6 @@ pub struct TrackerArgs {
 
 impl TrackerArgs {
     /// A tracker's options, from the arguments.
-    ///
-    /// # Errors
-    /// As [`ByteTrackerOptions::validate`].
     pub fn options(&self) -> Result<ByteTrackerOptions> {
         let mut options = ByteTrackerOptions::default();
         options.track_threshold = self.track_threshold.unwrap_or(options.track_threshold);

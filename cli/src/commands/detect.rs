@@ -10,8 +10,8 @@ use std::rc::Rc;
 use clap::Args;
 use ocelli::atomic_file::create_folder;
 use ocelli::draw::{Annotator, Redaction};
-use ocelli::sink::{Crops, YoloLabels, write_picture};
-use ocelli::tiles::{PictureFile, Regions};
+use ocelli::sink::{Crops, YoloLabels, write_image};
+use ocelli::tiles::{Regions, TiledImage};
 use ocelli::{
     Detections, Detector, ErrorKind, Image, ObjectPrompt, Prompts, options::DetectorOptions,
     stages::EmbeddedPrompts,
@@ -206,14 +206,14 @@ fn named(error: ocelli::Error, file: &Path) -> ocelli::Error {
 }
 
 /// An image that was searched.
-struct Picture {
+struct SearchedImage {
     /// Width and height.
     size: (u32, u32),
     /// The pixels, if they are needed further.
     image: Option<Image>,
 }
 
-impl From<Image> for Picture {
+impl From<Image> for SearchedImage {
     fn from(image: Image) -> Self {
         Self { size: (image.width(), image.height()), image: Some(image) }
     }
@@ -251,21 +251,22 @@ impl ImageRun<'_> {
                 progress.status(&format!("interrupted: {number} of {} images are done", files.len()));
             })
         };
-        let mut finish = |job: &mut Self, number: usize, outcome: ocelli::Result<(Picture, Detections)>| {
-            first = None;
-            match outcome {
-                Ok((picture, found)) => {
-                    job.present(number, &files[number], picture, &found)?;
+        let mut finish =
+            |job: &mut Self, number: usize, outcome: ocelli::Result<(SearchedImage, Detections)>| {
+                first = None;
+                match outcome {
+                    Ok((searched, found)) => {
+                        job.present(number, &files[number], searched, &found)?;
+                    }
+                    Err(e) if files.len() > 1 && e.kind() != ErrorKind::Cancelled => {
+                        failed += 1;
+                        progress.error(&e);
+                    }
+                    Err(e) => return Err(anyhow::Error::from(e)),
                 }
-                Err(e) if files.len() > 1 && e.kind() != ErrorKind::Cancelled => {
-                    failed += 1;
-                    progress.error(&e);
-                }
-                Err(e) => return Err(anyhow::Error::from(e)),
-            }
-            progress.step();
-            Ok(())
-        };
+                progress.step();
+                Ok(())
+            };
         match self.embedded.clone().filter(|_| self.args.low_memory) {
             Some(embedded) => {
                 let mut number = 0;
@@ -307,11 +308,11 @@ impl ImageRun<'_> {
 
     /// Detects in one image. One that is searched in tiles stays in the file, unless something is drawn into it or cut out
     /// of it.
-    fn detect(&self, detector: &mut Detector, file: &Path) -> ocelli::Result<(Picture, Detections)> {
+    fn detect(&self, detector: &mut Detector, file: &Path) -> ocelli::Result<(SearchedImage, Detections)> {
         if let Some(embedded) = self.embedded.as_ref().filter(|_| self.stays_in_file(detector)) {
-            let mut picture = opened(file, PictureFile::open)?;
-            let found = detector.detect_regions(&mut picture, embedded).map_err(|e| named(e, file))?;
-            return Ok((Picture { size: picture.size(), image: None }, found));
+            let mut tiled = opened(file, TiledImage::open)?;
+            let found = detector.detect_regions(&mut tiled, embedded).map_err(|e| named(e, file))?;
+            return Ok((SearchedImage { size: tiled.size(), image: None }, found));
         }
         let image = opened(file, Image::open)?;
         let found = match &self.embedded {
@@ -338,7 +339,7 @@ impl ImageRun<'_> {
         &mut self,
         number: usize,
         file: &Path,
-        Picture { size, image }: Picture,
+        SearchedImage { size, image }: SearchedImage,
         found: &Detections,
     ) -> anyhow::Result<()> {
         let report = ImageReport::new(file, size, found);
@@ -380,7 +381,7 @@ impl ImageRun<'_> {
             let annotated = Image::from(annotated);
             if let Some(outputs) = &self.outputs {
                 let path = &outputs[number];
-                write_picture(path, &annotated)?;
+                write_image(path, &annotated)?;
                 self.progress.status(&format!("→ {}", path.display()));
             }
             if self.args.sheet.is_some() {

@@ -149,7 +149,7 @@ pub fn run(args: &EvalArgs) -> anyhow::Result<()> {
     }
     check(args)?;
     let mut images = open_images(args)?;
-    images.truth.notes().iter().for_each(|note| status(note));
+    images.truth.notes().iter().for_each(status);
     let task = args.task(&images.truth)?;
     let mut contenders = contender::open(args, &images.truth, &task)?;
     for contender in &contenders {

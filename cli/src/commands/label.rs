@@ -358,8 +358,8 @@ fn report_changes(summary: &Summary, flag: &str) {
         (&summary.removed, "removed from the data set with their labels, because the files are gone"),
         (&summary.left_out, &left_out),
         (&summary.corrected, "with labels that a person corrected: these stay"),
-        (&summary.outdated, "with labels for an earlier picture, which was replaced since: check these"),
-        (&summary.edited, "whose picture was edited in the data set: picture and labels stay"),
+        (&summary.outdated, "with labels for an earlier file, which was replaced since: check these"),
+        (&summary.edited, "whose file was edited in the data set: file and labels stay"),
         (&summary.changed, "whose file was replaced after it was labelled: run the same label command again"),
     ];
     for (names, what) in cases.iter().filter(|(names, _)| !names.is_empty()) {

@@ -40,19 +40,19 @@ pub struct ServeArgs {
     /// Data set of `ocelli label` to look at and to correct
     #[arg(long, value_name = "DIR", help_heading = INPUT)]
     gallery: Option<PathBuf>,
-    /// Folder whose videos, and folders of pictures, can be opened on the page and by requests
+    /// Folder whose videos, and folders of images, can be opened on the page and by requests
     #[arg(long, value_name = "DIR", help_heading = INPUT)]
     videos: Option<PathBuf>,
-    /// Label Studio whose pictures are fetched, http://HOST:PORT; its token is in the environment as LABEL_STUDIO_API_KEY
+    /// Label Studio whose images are fetched, http://HOST:PORT; its token is in the environment as LABEL_STUDIO_API_KEY
     #[arg(long, value_name = "URL", help_heading = INPUT)]
     label_studio: Option<String>,
     /// Run without masks, which takes less memory
     #[arg(long, help_heading = PERFORMANCE)]
     no_masks: bool,
-    /// Keep one half of the model in memory at a time, which loads both for every new picture; sessions load a whole one
+    /// Keep one half of the model in memory at a time, which loads both for every new image; sessions load a whole one
     #[arg(long, conflicts_with = "tile", help_heading = PERFORMANCE)]
     low_memory: bool,
-    /// Memory for the features of pictures, so that the next request about one skips the backbone; 0 keeps none
+    /// Memory for the features of images, so that the next request about one skips the backbone; 0 keeps none
     #[arg(long, default_value_t = Limits::default().feature_bytes >> 20, value_name = "MIB", help_heading = PERFORMANCE)]
     feature_cache: usize,
     /// Most requests that wait or run at the same time, half of them from one address and half of them frames of videos; any more
@@ -77,7 +77,7 @@ pub struct ServeArgs {
     /// Largest request, in bytes
     #[arg(long, default_value_t = Limits::default().body_bytes, value_name = "BYTES", help_heading = PERFORMANCE)]
     max_bytes: usize,
-    /// Largest picture, in pixels
+    /// Largest image, in pixels
     #[arg(long, default_value_t = Limits::default().pixels, value_name = "N", help_heading = PERFORMANCE)]
     max_pixels: u64,
     /// Most classes of a request

@@ -14,7 +14,7 @@ pub const IMGSZ: &str = "112";
 const SCENES: [u8; 20] = [1, 2, 5, 12, 10, 26, 0, 33, 42, 9, 29, 47, 3, 4, 19, 36, 41, 6, 14, 21];
 
 /// Copies golden scenes into folders; every third has the name of one in another folder. Existing files are not changed.
-pub fn pictures(place: &Place, folder: &str, count: usize) {
+pub fn write_images(place: &Place, folder: &str, count: usize) {
     let scenes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/scenes");
     for number in 0..count {
         let name = match number % 3 {

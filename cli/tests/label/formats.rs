@@ -6,7 +6,7 @@ use std::path::Path;
 use ocelli::Mask;
 use serde_json::Value;
 
-use super::data_set::{CLASSES, IMGSZ, differences, pictures, tree};
+use super::data_set::{CLASSES, IMGSZ, differences, tree, write_images};
 use super::{OCELLI, arguments};
 use crate::run::Place;
 
@@ -23,7 +23,7 @@ fn names_below(place: &Place, folder: &str) -> BTreeSet<String> {
 #[test]
 fn splits_of_coco_and_voc_have_the_same_instances() {
     let place = Place::new();
-    pictures(&place, "pictures", 12);
+    write_images(&place, "images", 12);
     place.succeed(OCELLI, &arguments("set", &["--format", "coco,voc", "--copy", "--val-share", "0.3"]));
     let all = place.json("set/annotations.json");
     let splits = ["train", "val"].map(|split| (split, place.json(&format!("set/annotations_{split}.json"))));
@@ -72,7 +72,7 @@ fn splits_of_coco_and_voc_have_the_same_instances() {
 #[test]
 fn masks_are_files_and_corrected_ones_stay() {
     let place = Place::new();
-    pictures(&place, "pictures", 9);
+    write_images(&place, "images", 9);
     let options = ["--format", "coco,masks", "--no-images"];
     place.succeed(OCELLI, &arguments("set", &options));
     let coco = place.json("set/annotations.json");
@@ -123,10 +123,10 @@ fn first_classes() -> String {
 #[test]
 fn classes_can_be_added_without_losing_corrections() {
     let place = Place::new();
-    pictures(&place, "pictures", 12);
+    write_images(&place, "images", 12);
     let first = first_classes();
     let label = |output: &str, classes: &str, more: &[&str]| {
-        let start = ["label", "--model", "built-in", "--imgsz", IMGSZ, "--images", "pictures"];
+        let start = ["label", "--model", "built-in", "--imgsz", IMGSZ, "--images", "images"];
         place.run(OCELLI, &[&start[..], &["--classes", classes, "-o", output], more].concat())
     };
     let options = ["--format", "yolo,yolo-seg,coco,masks"];
@@ -147,7 +147,7 @@ fn classes_can_be_added_without_losing_corrections() {
     let corrected = labels.iter().find(has_added).expect("an added class is found").clone();
     place.write(&format!("set/{corrected}"), "0 0.5 0.5 0.1 0.1\n");
     // More images at the same time.
-    pictures(&place, "pictures", 14);
+    write_images(&place, "images", 14);
     assert_eq!(label("fresh", CLASSES, &options).status, Some(0));
     let grown = label("set", CLASSES, &options);
     assert_eq!(grown.status, Some(0), "{grown:?}");
@@ -198,10 +198,10 @@ fn classes_can_be_added_without_losing_corrections() {
 #[test]
 fn only_the_added_classes_are_decoded() {
     let place = Place::new();
-    pictures(&place, "pictures", 12);
+    write_images(&place, "images", 12);
     let first = first_classes();
     let label = |classes: &str, more: &[&str]| {
-        let start = ["label", "--model", "built-in", "--imgsz", IMGSZ, "--images", "pictures"];
+        let start = ["label", "--model", "built-in", "--imgsz", IMGSZ, "--images", "images"];
         place.succeed(OCELLI, &[&start[..], &["-o", "set", "--classes", classes], more].concat());
     };
     label(&first, &[]);
@@ -227,11 +227,11 @@ fn only_the_added_classes_are_decoded() {
 #[test]
 fn formats_that_cannot_be_read_are_listed() {
     let place = Place::new();
-    pictures(&place, "pictures", 3);
+    write_images(&place, "images", 3);
     // The start of a HEIC file; with the name of an image, as phones store both.
     let heic = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic";
-    place.write("pictures/000.HEIC", heic);
-    place.write("pictures/b c/other.avif", b"\0\0\0\x18ftypavif\0\0\0\0mif1avif");
+    place.write("images/000.HEIC", heic);
+    place.write("images/b c/other.avif", b"\0\0\0\x18ftypavif\0\0\0\0mif1avif");
     let labelled = place.run(OCELLI, &arguments("set", &[]));
     assert_eq!(labelled.status, Some(0), "{labelled:?}");
     assert!(labelled.stderr.contains("2 of 5 images failed: see set/failed.csv"), "{labelled:?}");
@@ -247,12 +247,12 @@ fn formats_that_cannot_be_read_are_listed() {
 
     // The frames of a video are directly in its folder.
     for (program, count) in [
-        (&["detect", "--image", "pictures/"][..], 2),
-        (&["video", "--video", "pictures/", "--jsonl", "out.jsonl"], 1),
+        (&["detect", "--image", "images/"][..], 2),
+        (&["video", "--video", "images/", "--jsonl", "out.jsonl"], 1),
     ] {
         let ran = place.run(OCELLI, &[program, &["--classes", "dog"]].concat());
         assert_eq!(ran.status, Some(0), "{ran:?}");
-        let skipped = format!("{count} image(s) skipped, pictures/000.HEIC first");
+        let skipped = format!("{count} image(s) skipped, images/000.HEIC first");
         assert!(ran.stderr.contains(&skipped), "{ran:?}");
     }
     place.write("phone/a.heic", heic);
@@ -263,9 +263,9 @@ fn formats_that_cannot_be_read_are_listed() {
 #[test]
 fn eval_reads_the_annotations_that_label_wrote() {
     let place = Place::new();
-    pictures(&place, "pictures", 3);
+    write_images(&place, "images", 3);
     for (output, more, images) in [
-        ("apart", &["--format", "coco"][..], "pictures"),
+        ("apart", &["--format", "coco"][..], "images"),
         ("inside", &["--format", "coco", "--link"], "inside/images"),
     ] {
         place.succeed(OCELLI, &arguments(output, more));

@@ -1,13 +1,13 @@
 //! Arguments of `ocelli label` that are refused, and its help.
 
-use super::data_set::pictures;
+use super::data_set::write_images;
 use super::{OCELLI, arguments};
 use crate::run::{Place, refusal};
 
 #[test]
 fn invalid_arguments_are_refused() {
     let place = Place::new();
-    pictures(&place, "pictures", 3);
+    write_images(&place, "images", 3);
     place.folder("empty");
     place.write("file", "hello");
     place.write("mine/notes", "mine");
@@ -16,13 +16,13 @@ fn invalid_arguments_are_refused() {
         ("number.yaml", "classes: [dog]\nmin_area: 3"),
         ("text.yaml", "classes: [dog"),
         ("group.yaml", "classes: [dog, cat]\nmerge: [[dog, cow]]"),
-        ("picture.yaml", "classes: {dog: {exemplars: [{image: x.png, box: [1, 2, 3, 4]}]}}"),
+        ("image.yaml", "classes: {dog: {exemplars: [{image: x.png, box: [1, 2, 3, 4]}]}}"),
         ("example.yaml", "classes: {dog: {exemplars: [{file: x.png, box: [1, 2, 3, 4]}]}}"),
     ] {
         place.write(name, map);
     }
     place.succeed(OCELLI, &arguments("set", &[]));
-    let start = "label|--images|pictures|--classes|dog|-o|out|";
+    let start = "label|--images|images|--classes|dog|-o|out|";
     let rows = [
         ("--format|tfrecord", 2, &["--format", "tfrecord", "yolo, yolo-seg, coco, voc"][..]),
         ("--format|", 2, &["--format", "no such format"]),
@@ -52,41 +52,41 @@ fn invalid_arguments_are_refused() {
     let rows = lines.iter().zip(rows).map(|(line, (_, status, words))| refusal(line, status, words));
     let others = [
         refusal(
-            "label|--images|pictures|--map|key.yaml|-o|out",
+            "label|--images|images|--map|key.yaml|-o|out",
             2,
             &["key.yaml", "classes.dog.thresold", "threshold"],
         ),
         refusal(
-            "label|--images|pictures|--map|number.yaml|-o|out",
+            "label|--images|images|--map|number.yaml|-o|out",
             2,
             &["number.yaml", "min_area", "classes, merge"],
         ),
-        refusal("label|--images|pictures|--map|text.yaml|-o|out", 2, &["text.yaml", "not YAML"]),
-        refusal("label|--images|pictures|--map|group.yaml|-o|out", 2, &["group.yaml", "\"cow\""]),
-        refusal("label|--images|pictures|--map|nowhere|-o|out", 1, &["nowhere"]),
+        refusal("label|--images|images|--map|text.yaml|-o|out", 2, &["text.yaml", "not YAML"]),
+        refusal("label|--images|images|--map|group.yaml|-o|out", 2, &["group.yaml", "\"cow\""]),
+        refusal("label|--images|images|--map|nowhere|-o|out", 1, &["nowhere"]),
         refusal(
-            "label|--model|built-in|--images|pictures|--map|picture.yaml|-o|out",
+            "label|--model|built-in|--images|images|--map|image.yaml|-o|out",
             2,
             &["x.png", "no image has this name"],
         ),
         refusal(
-            "label|--model|built-in|--images|pictures|--map|example.yaml|-o|out",
+            "label|--model|built-in|--images|images|--map|example.yaml|-o|out",
             2,
             &["x.png", "no such file"],
         ),
-        refusal("label|--images|pictures|-o|out", 2, &["--classes"]),
-        refusal("label|--images|pictures|--classes|dog", 2, &["--output"]),
+        refusal("label|--images|images|-o|out", 2, &["--classes"]),
+        refusal("label|--images|images|--classes|dog", 2, &["--output"]),
         refusal("label|--classes|dog|-o|out", 2, &["--images"]),
         refusal("label|--images|empty|--classes|dog|-o|out", 2, &["empty", "contain no images"]),
         refusal("label|--images|nowhere|--classes|dog|-o|out", 2, &["nowhere", "no such file"]),
-        refusal("label|--images|pictures|--classes|dog,,|-o|out", 2, &["class 2", "blank"]),
-        refusal("label|--images|pictures|--classes|dog|-o|file", 2, &["file", "name a folder"]),
-        refusal("label|--model|built-in|--images|pictures|--classes|dog|-o|file/below", 1, &["file/below"]),
-        refusal("label|--images|pictures|--classes|dog|-o|mine", 2, &["mine", "not empty"]),
-        refusal("label|--images|pictures|--classes|dog|-o|pictures", 2, &["pictures", "not empty"]),
+        refusal("label|--images|images|--classes|dog,,|-o|out", 2, &["class 2", "blank"]),
+        refusal("label|--images|images|--classes|dog|-o|file", 2, &["file", "name a folder"]),
+        refusal("label|--model|built-in|--images|images|--classes|dog|-o|file/below", 1, &["file/below"]),
+        refusal("label|--images|images|--classes|dog|-o|mine", 2, &["mine", "not empty"]),
+        refusal("label|--images|images|--classes|dog|-o|images", 2, &["images", "not empty"]),
         refusal("label|--images|set/images|--classes|dog|-o|set", 2, &["set/images", "output folder"]),
         refusal(
-            "label|--model|built-in|--imgsz|112|--images|pictures|--classes|dog|-o|set",
+            "label|--model|built-in|--imgsz|112|--images|images|--classes|dog|-o|set",
             1,
             &["classes of 7 entries, this is of 1", "--restart"],
         ),

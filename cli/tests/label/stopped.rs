@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use super::data_set::{differences, journal_lines, pictures};
+use super::data_set::{differences, journal_lines, write_images};
 use super::{ALL_FORMATS, OCELLI, arguments};
 use crate::run::{Outcome, Place, outcome};
 
@@ -53,8 +53,8 @@ fn long_it_continues_after_being_killed_at_any_time() {
 #[cfg(unix)]
 fn it_continues_after_kills(count: usize, most: usize) {
     let place = Place::new();
-    pictures(&place, "pictures", count);
-    place.write("pictures/bad.jpg", "hello");
+    write_images(&place, "images", count);
+    place.write("images/bad.jpg", "hello");
     let more = [&ALL_FORMATS[..], &["--strict", "--review", "6"]].concat();
     assert_eq!(place.run(OCELLI, &arguments("whole", &more)).status, Some(1));
     let journal = place.path("stopped/.ocelli-label/journal.jsonl");
@@ -85,7 +85,7 @@ fn it_continues_after_kills(count: usize, most: usize) {
 #[cfg(unix)]
 fn ctrl_c_loses_nothing() {
     let place = Place::new();
-    pictures(&place, "pictures", 20);
+    write_images(&place, "images", 20);
     let more = [&ALL_FORMATS[..], &["--strict", "--review", "6"]].concat();
     place.succeed(OCELLI, &arguments("whole", &more));
     let ended = stop_after(&place, "-INT", 6);
@@ -104,7 +104,7 @@ fn ctrl_c_loses_nothing() {
 #[cfg(unix)]
 fn a_full_disk_or_a_closed_stdout_loses_nothing() {
     let place = Place::new();
-    pictures(&place, "pictures", 8);
+    write_images(&place, "images", 8);
     place.succeed(OCELLI, &arguments("whole", &ALL_FORMATS));
     if cfg!(target_os = "linux") {
         place.folder("full");
@@ -138,7 +138,7 @@ fn a_full_disk_or_a_closed_stdout_loses_nothing() {
 #[cfg(target_os = "linux")]
 fn a_small_disk_loses_nothing() {
     let place = Place::new();
-    pictures(&place, "pictures", 40);
+    write_images(&place, "images", 40);
     let more = [&ALL_FORMATS[..], &["--copy"]].concat();
     place.succeed(OCELLI, &arguments("whole", &more));
     place.folder("small");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::data_set::{CLASSES, IMGSZ, differences, pictures, tree};
+use super::data_set::{CLASSES, IMGSZ, differences, tree, write_images};
 use super::{OCELLI, journal_of};
 use crate::run::Place;
 
@@ -35,8 +35,8 @@ fn label(place: &Place, images: &str, output: &str, more: &[&str]) -> crate::run
 fn shards() -> Place {
     let place = Place::new();
     for shard in ["shard-000000", "shard-000001"] {
-        pictures(&place, &format!("pictures/{shard}"), if shard.ends_with('0') { 9 } else { 7 });
-        pack(&place, &format!("pictures/{shard}"), &format!("tars/{shard}.tar"));
+        write_images(&place, &format!("images/{shard}"), if shard.ends_with('0') { 9 } else { 7 });
+        pack(&place, &format!("images/{shard}"), &format!("tars/{shard}.tar"));
     }
     place
 }
@@ -53,7 +53,7 @@ fn failed(place: &Place, output: &str) -> Vec<String> {
 #[test]
 fn shards_are_labelled_as_folders_with_the_same_images() {
     let place = shards();
-    assert_eq!(label(&place, "pictures", "folders", &[&FORMATS[..], &["--copy"]].concat()).status, Some(0));
+    assert_eq!(label(&place, "images", "folders", &[&FORMATS[..], &["--copy"]].concat()).status, Some(0));
     // Links are the default, and nothing can link into a tar file: the images are copied.
     assert_eq!(label(&place, TARS, "braces", &FORMATS).status, Some(0));
     assert_eq!(differences(&place.path("folders"), &place.path("braces")), without_sources(&place));
@@ -139,8 +139,8 @@ fn a_truncated_tar_is_one_line_and_corrections_stay() {
 #[test]
 fn hostile_tars_write_nothing_elsewhere() {
     let place = Place::new();
-    pictures(&place, "pictures", 1);
-    let image = place.read("pictures/000.png");
+    write_images(&place, "images", 1);
+    let image = place.read("images/000.png");
     let mut bytes = Vec::new();
     let mut add = |name: &str, size: u64, content: &[u8]| {
         let mut header = tar::Header::new_ustar();

@@ -12,7 +12,7 @@ use super::stopped::stop_when;
 use crate::checkpoints::copy;
 use crate::run::{Place, refusal};
 
-/// Draws a video as a folder of pictures.
+/// Draws a video as a folder of images.
 fn frames(place: &Place, folder: &str, size: &str, count: usize) {
     let output = format!("{folder}/%06d.png");
     let (count, classes) = (count.to_string(), ["person", "car"]);
@@ -93,12 +93,12 @@ fn labels_are_those_of_images_and_tracks_those_of_the_whole_video() {
         assert_eq!(label.lines().count(), found[&(8 * number as u64)].len(), "{name}");
     }
 
-    // The same pictures as images.
+    // The same frames as images.
     for index in found.keys() {
-        place.write(&format!("pictures/drive_{index:06}.png"), place.read(&format!("drive/{index:06}.png")));
+        place.write(&format!("images/drive_{index:06}.png"), place.read(&format!("drive/{index:06}.png")));
     }
     let alone =
-        "label --model built-in --imgsz 112 --classes person,car --images pictures -o alone --format coco";
+        "label --model built-in --imgsz 112 --classes person,car --images images -o alone --format coco";
     place.succeed(OCELLI, &alone.split(' ').collect::<Vec<_>>());
     let alone = list(&place.json("alone/annotations.json"), "annotations");
     assert!(alone.len() > 10, "too few instances to mean something: {alone:?}");
@@ -221,8 +221,8 @@ fn corrections_stay_whatever_else_is_labelled() {
         assert_eq!(reported, is_named, "{ran:?}");
         for name in ["drive_000000", "drive_000004"] {
             assert_eq!(label(name), mine, "{run:?}");
-            let picture = place.read(&format!("set/images/train/{name}.png"));
-            assert_eq!(picture, place.read(&format!("b/drive/{}.png", &name[6..])), "{run:?}");
+            let copy = place.read(&format!("set/images/train/{name}.png"));
+            assert_eq!(copy, place.read(&format!("b/drive/{}.png", &name[6..])), "{run:?}");
         }
     }
     let coco = place.json("set/annotations.json");
@@ -255,7 +255,7 @@ fn corrections_stay_whatever_else_is_labelled() {
         assert_eq!(*videos.entry(instance).or_insert(video.clone()), video, "object {instance:?}");
     }
 
-    // Pictures that are added before others move these: their objects are followed to them by another way.
+    // Images that are added before others move these: their objects are followed to them by another way.
     for letter in ["a", "b", "c", "d"] {
         place.write(&format!("b/drive/000000{letter}.png"), place.read("b/drive/000000.png"));
     }
@@ -317,7 +317,7 @@ fn masks_follow_the_memory_of_a_model() {
 
 #[test]
 #[cfg_attr(without_video, ignore = "needs the video library")]
-fn a_video_file_gives_pictures_with_stable_names() {
+fn a_video_file_gives_images_with_stable_names() {
     let place = Place::new();
     let draw = |name: &str| {
         let drawn = format!(
@@ -330,25 +330,25 @@ fn a_video_file_gives_pictures_with_stable_names() {
     let more = ["--format", "yolo"];
     place.succeed(OCELLI, &arguments("drive.mp4", "set", &more));
     let before = tree(&place.path("set"));
-    let pictures: Vec<&str> = before
+    let images: Vec<&str> = before
         .keys()
         .filter(|path| path.starts_with("images"))
         .filter_map(|path| path.file_name()?.to_str())
         .collect();
     let expected = [0, 10, 20].map(|index| format!("drive_{index:06}.jpg"));
-    assert_eq!(pictures, expected);
-    let picture = image::open(place.path("set/images/train/drive_000010.jpg")).expect("it is a picture");
-    assert_eq!((picture.width(), picture.height()), (320, 240));
+    assert_eq!(images, expected);
+    let image = image::open(place.path("set/images/train/drive_000010.jpg")).expect("it is an image");
+    assert_eq!((image.width(), image.height()), (320, 240));
     let link = place.path("set/images/train/drive_000010.jpg").symlink_metadata().expect("it is there");
     assert!(link.is_file(), "the set can be moved without what is beside it");
-    // Pictures that were written stay, and so does one that a person edited in the set.
+    // Images that were written stay, and so does one that a person edited in the set.
     let edited = place.path("set/images/train/drive_000000.jpg");
     std::fs::remove_file(&edited).expect("it is there");
-    picture.save(&edited).expect("it can be written to");
+    image.save(&edited).expect("it can be written to");
     let edited_bytes = std::fs::read(&edited).expect("it was written");
     let again = place.run(OCELLI, &arguments("drive.mp4", "set", &more));
     assert!(again.stderr.contains("0 images to label, 3 done before"), "{again:?}");
-    assert!(again.stderr.contains("1 image whose picture was edited"), "{again:?}");
+    assert!(again.stderr.contains("1 image whose file was edited"), "{again:?}");
     assert_eq!(std::fs::read(&edited).expect("it is there"), edited_bytes);
     // Another video in its place: everything is labelled again.
     let opened = std::fs::File::options().write(true).open(place.path("drive.mp4")).expect("it is there");
@@ -446,7 +446,7 @@ fn what_cannot_be_labelled_is_refused() {
         place.refuses(OCELLI, &[refusal(&run("--video|empty.mp4"), 1, &["empty.mp4", "empty"])]);
     }
 
-    // A picture among the frames that cannot be read ends the video, and keeps what was labelled.
+    // An image among the frames that cannot be read ends the video, and keeps what was labelled.
     place.write("drive/000004.png", "hello");
     let broken = place.run(OCELLI, &arguments("drive", "broken", &["--every", "1", "--val-share", "0"]));
     assert_eq!(broken.status, Some(1), "{broken:?}");

@@ -96,7 +96,7 @@ fn clicks_are_answered_as_by_the_program() {
     assert_eq!(server.metric("ocelli_failures_total"), 0.0);
 }
 
-/// The features of a picture that was searched or clicked are known.
+/// The features of an image that was searched or clicked are known.
 #[test]
 fn a_second_click_costs_the_decoder_alone() {
     let place = place();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::client::{Reply, Running, base64, form};
 use super::{CLASSES, expected, scene};
 use crate::run::Place;
-use crate::tiles::{NAMES, write_picture};
+use crate::tiles::{NAMES, write_image};
 
 fn ask(server: &Running, number: usize, masks: bool) -> Value {
     let question = json!({"image": base64(&scene(number)), "classes": CLASSES, "masks": masks});
@@ -56,9 +56,9 @@ fn features_are_kept_within_a_limit() {
 }
 
 #[test]
-fn pictures_in_tiles_are_those_of_the_program() {
+fn images_in_tiles_are_those_of_the_program() {
     let place = Place::new();
-    write_picture(&place, "scene.png", 0);
+    write_image(&place, "scene.png", 0);
     let names = NAMES.join(",");
     let tiles = ["--tile", "300", "--tile-overlap", "0.25"];
     let detected = |more: &[&str]| {
@@ -67,9 +67,9 @@ fn pictures_in_tiles_are_those_of_the_program() {
     };
     let (in_tiles, whole) = (detected(&tiles), detected(&[]));
     assert!(in_tiles.len() > 6 && whole.len() < in_tiles.len(), "{in_tiles:?}, {whole:?}");
-    let picture = place.read("scene.png");
+    let image = place.read("scene.png");
     let post = |server: &Running, fields: &[(&str, &[u8])]| {
-        let all = [&[("image", &*picture), ("classes", names.as_bytes())][..], fields].concat();
+        let all = [&[("image", &*image), ("classes", names.as_bytes())][..], fields].concat();
         let (kind, body) = form(&all);
         server.send(&format!("POST /v1/detect HTTP/1.1\r\n{kind}"), &body)
     };

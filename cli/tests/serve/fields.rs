@@ -37,8 +37,8 @@ fn labels(reply: &Reply) -> Vec<Value> {
 fn detections() {
     let place = Place::new();
     let server = Running::start(&place, &[]);
-    let picture = scene(3);
-    let image = ("image", &picture[..]);
+    let file_of_scene = scene(3);
+    let image = ("image", &file_of_scene[..]);
     let ask = |fields: &[(&str, &[u8])]| {
         let (kind, body) = form(&[&[image], fields].concat());
         server.send(&format!("POST /v1/detect HTTP/1.1\r\n{kind}"), &body)
@@ -88,13 +88,13 @@ fn detections() {
     for route in ["/v1/detect", "/v1/segment"] {
         let text = server.send(&head(route), file).text();
         if route == "/v1/detect"
-            && !text.contains("file: no such field for a file; a picture goes into image")
+            && !text.contains("file: no such field for a file; the file of an image goes into image")
         {
             wrong.push(text);
         }
     }
     // `null` is as if it was not there, and lines of base64 are one text.
-    let lines = base64(&picture)
+    let lines = base64(&file_of_scene)
         .as_bytes()
         .chunks(76)
         .map(|line| format!("{}\r\n", String::from_utf8_lossy(line)))
@@ -108,7 +108,7 @@ fn detections() {
         wrong.push(format!("null: {}", reply.text()));
     }
     let exemplars = json!([{"box": [20, 20, 120, 120], "wanted": null, "class": null}]);
-    let asked = json!({"image": base64(&picture), "classes": null, "exemplars": exemplars});
+    let asked = json!({"image": base64(&file_of_scene), "classes": null, "exemplars": exemplars});
     let reply = server.post("/v1/detect", &asked);
     if reply.status != 200 {
         wrong.push(format!("null in an exemplar: {}", reply.text()));
@@ -139,8 +139,8 @@ fn objects_and_sessions() {
     crate::checkpoints::copy(&place, "tracker", "checkpoint");
     let path = place.path("checkpoint");
     let server = Running::start(&place, &["--model", &path.to_string_lossy()]);
-    let picture = scene(3);
-    let image = ("image", &picture[..]);
+    let file_of_scene = scene(3);
+    let image = ("image", &file_of_scene[..]);
     let objects = br#"[{"points": [[30, 40]]}]"#;
     let rows: Vec<Row<'_>> = vec![
         ("objects", vec![image, ("objects", objects)], 200, r#""object":0"#),
@@ -196,7 +196,7 @@ fn objects_and_sessions() {
         &frames,
         vec![
             ("no image", vec![], 400, "image is missing"),
-            ("another name", vec![("picture", &picture)], 400, "picture: no such field"),
+            ("another name", vec![("picture", &file_of_scene)], 400, "picture: no such field"),
             ("two frames", vec![image, image], 200, r#""frames":2"#),
         ],
     ));

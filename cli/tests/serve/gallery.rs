@@ -6,7 +6,7 @@ use super::client::{OCELLI, Running};
 use super::scene;
 use crate::run::Place;
 
-/// Labels the pictures into `set`; in both YOLO formats unless `more` says otherwise.
+/// Labels the images into `set`; in both YOLO formats unless `more` says otherwise.
 fn label(place: &Place, more: &[&str]) {
     let formats = if more.contains(&"--format") { &[][..] } else { &["--format", "yolo,yolo-seg"] };
     let whole = [
@@ -17,7 +17,7 @@ fn label(place: &Place, more: &[&str]) {
         "--engine",
         "embedded",
         "--images",
-        "pictures",
+        "images",
         "--classes",
         "house,cake,wine glass",
         "--val-share",
@@ -32,7 +32,7 @@ fn label(place: &Place, more: &[&str]) {
 fn saved_corrections_survive_later_labelling() {
     let place = Place::new();
     for number in 0..4 {
-        place.write(&format!("pictures/{number}.png"), scene(number));
+        place.write(&format!("images/{number}.png"), scene(number));
     }
     label(&place, &[]);
     let server = Running::start(&place, &["--gallery", "set"]);
@@ -49,7 +49,7 @@ fn saved_corrections_survive_later_labelling() {
     };
     let numbered =
         (0..4).find(|number| read(*number)["instances"].as_array().is_some_and(|all| !all.is_empty()));
-    let number = numbered.expect("something is found in a picture");
+    let number = numbered.expect("something is found in an image");
     let labels = read(number);
     assert_eq!(labels["corrected"], false);
     let name = format!("set/labels/train/{number}.txt");
@@ -99,7 +99,7 @@ fn saved_corrections_survive_later_labelling() {
     // The old version is not the file's any more.
     assert_eq!(put(number, &correction).status, 409);
 
-    // Another picture is saved as it is.
+    // Another image is saved as it is.
     let other = (number + 1) % 4;
     let kept = read(other);
     let lines = kept["instances"].as_array().expect("a list").iter();
@@ -111,9 +111,9 @@ fn saved_corrections_survive_later_labelling() {
     assert_eq!(put(other, &json!({"version": kept["version"], "instances": same})).status, 200);
     assert_eq!(place.read(&other_name), other_before);
 
-    // The pictures change, and everything is labelled again.
+    // The images change, and everything is labelled again.
     for (from, to) in [(30, number), (31, other)] {
-        place.write(&format!("pictures/{to}.png"), scene(from));
+        place.write(&format!("images/{to}.png"), scene(from));
     }
     for more in [&[][..], &["--restart", "--confidence", "0.9"]] {
         label(&place, more);
@@ -124,7 +124,7 @@ fn saved_corrections_survive_later_labelling() {
     assert_eq!(read(number)["corrected"], true);
     let image = server.get(&format!("/v1/gallery/{}/image", id(3)));
     assert_eq!((image.status, image.header("content-type")), (200, Some("image/png")));
-    // A client that has a picture is told so, until the file is another one.
+    // A client that has an image is told so, until the file is another one.
     for kind in ["image", "thumbnail"] {
         let address = format!("/v1/gallery/{}/{kind}", id(number));
         let first = server.get(&address);
@@ -132,7 +132,7 @@ fn saved_corrections_survive_later_labelling() {
         let asks = |tag: &str| server.send(&format!("GET {address} HTTP/1.1\r\nIf-None-Match: {tag}"), b"");
         assert_eq!((first.status, asks(&tag).status, asks("\"x\"").status), (200, 304, 200), "{kind}");
         assert_eq!(first.header("cache-control"), Some("private, no-cache"));
-        place.write(&format!("pictures/{number}.png"), scene(if kind == "image" { 5 } else { 6 }));
+        place.write(&format!("images/{number}.png"), scene(if kind == "image" { 5 } else { 6 }));
         let second = asks(&tag);
         assert_eq!(second.status, 200, "{kind}");
         assert!(second.body != first.body && second.header("etag") != Some(&*tag), "{kind}");
@@ -147,7 +147,7 @@ fn saved_corrections_survive_later_labelling() {
 fn coco_alone_is_corrected_and_labelled_again() {
     let place = Place::new();
     for number in 0..4 {
-        place.write(&format!("pictures/{number}.png"), scene(number));
+        place.write(&format!("images/{number}.png"), scene(number));
     }
     label(&place, &["--format", "coco"]);
     let server = Running::start(&place, &["--gallery", "set"]);
@@ -164,7 +164,7 @@ fn coco_alone_is_corrected_and_labelled_again() {
     let image = images
         .iter()
         .find(|image| !of(image["name"].as_str().expect("a name")).is_empty())
-        .expect("something is found in a picture");
+        .expect("something is found in an image");
     let (id, name) = (image["id"].as_str().expect("an id"), image["name"].as_str().expect("a name"));
     let address = format!("/v1/gallery/{id}");
     let (labels, before) = (server.get(&address).json(), of(name));
@@ -191,7 +191,7 @@ fn coco_alone_is_corrected_and_labelled_again() {
     assert_eq!((&after[0]["category_id"], &after[0]["bbox"]), (&json!(class + 1), &before[0]["bbox"]));
     assert_eq!(after[0]["segmentation"], before[0]["segmentation"]);
     assert_eq!((&after[1]["bbox"], &after[1]["area"]), (&json!([10.0, 20.0, 32.0, 16.0]), &json!(512.0)));
-    place.write(&format!("pictures/{name}"), scene(30));
+    place.write(&format!("images/{name}"), scene(30));
     for more in [&["--format", "coco"][..], &["--format", "coco", "--restart", "--confidence", "0.9"]] {
         label(&place, more);
         let again = of(name);
@@ -277,7 +277,7 @@ fn tracks_survive_corrections() {
 #[test]
 fn lines_without_area_are_kept() {
     let place = Place::new();
-    place.write("pictures/0.png", scene(0));
+    place.write("images/0.png", scene(0));
     label(&place, &[]);
     let boxes = "set/labels/train/0.txt";
     // A class beyond the list, too: another program may know it.

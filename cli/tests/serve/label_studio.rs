@@ -10,8 +10,8 @@ use super::client::{OCELLI, Running, base64};
 use super::scene;
 use crate::run::Place;
 
-/// Answers every request with this picture, and sends the requests.
-fn files(picture: Vec<u8>) -> (String, Receiver<String>) {
+/// Answers every request with this image, and sends the requests.
+fn files(image: Vec<u8>) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = format!("http://{}", listener.local_addr().expect("it listens"));
     let (sender, receiver) = channel();
@@ -32,7 +32,7 @@ fn files(picture: Vec<u8>) -> (String, Receiver<String>) {
             }
             let (status, body) = match head.contains("missing") {
                 true => ("404 Not Found", &b"no"[..]),
-                false => ("200 OK", &picture[..]),
+                false => ("200 OK", &image[..]),
             };
             let answer =
                 format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
@@ -50,10 +50,10 @@ const CONFIG: &str = r#"<View><Image name="img" value="$image"/>
 #[test]
 fn tasks_get_rectangles_polygons_and_brushes() {
     let place = Place::new();
-    let picture = scene(1);
-    place.write("scene.png", &picture);
+    let image = scene(1);
+    place.write("scene.png", &image);
     let found = detected(&place);
-    let (studio, requests) = files(picture.clone());
+    let (studio, requests) = files(image.clone());
     let server = Running::start(&place, &["--label-studio", &studio]);
     assert_eq!(server.get("/label-studio/health").json()["status"], "UP");
     let setup =
@@ -65,7 +65,7 @@ fn tasks_get_rectangles_polygons_and_brushes() {
     }
     assert_eq!(server.post("/label-studio/validate", &json!({"config": "<View/>"})).status, 400);
 
-    let uri = format!("data:image/png;base64,{}", base64(&picture));
+    let uri = format!("data:image/png;base64,{}", base64(&image));
     let tasks = json!([
         {"id": 1, "data": {"image": uri}},
         {"id": 2, "data": {"image": "/data/upload/1/a b.png"}},
@@ -131,8 +131,8 @@ fn tasks_get_rectangles_polygons_and_brushes() {
 fn smart_tools_get_the_mask_of_what_was_drawn() {
     let place = super::clicks::place();
     let server = Running::start(&place, &["--model", "model"]);
-    let picture = base64(&scene(3));
-    let shown = json!({"image": picture, "objects": [
+    let image = base64(&scene(3));
+    let shown = json!({"image": image, "objects": [
         {"points": [[96, 64], [20, 20]], "labels": [1, 0], "box": [32, 32, 128, 128]},
     ]});
     let expected = server.post("/v1/segment", &shown).json();
@@ -150,7 +150,7 @@ fn smart_tools_get_the_mask_of_what_was_drawn() {
         region("keypointlabels", true, [96.0, 64.0, 0.5, 0.5]),
         region("keypointlabels", false, [20.0, 20.0, 0.5, 0.5]),
     ];
-    let uri = format!("data:image/png;base64,{picture}");
+    let uri = format!("data:image/png;base64,{image}");
     let predict = |server: &Running, context: Value, config: &str| {
         let asked = json!({"tasks": [{"id": 1, "data": {"image": uri}}], "label_config": config, "params": {"context": context}});
         server.post("/label-studio/predict", &asked)

@@ -62,10 +62,10 @@ fn png(width: u32, height: u32) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// A labelling configuration with tags of rectangles, and a task with a picture.
-fn studio(tags: &str, picture: &str) -> Vec<u8> {
+/// A labelling configuration with tags of rectangles, and a task with an image.
+fn studio(tags: &str, image: &str) -> Vec<u8> {
     let config = format!(r#"<View><Image name="i" value="$i"/>{tags}</View>"#);
-    let uri = format!("data:image/png;base64,{picture}");
+    let uri = format!("data:image/png;base64,{image}");
     json!({"tasks": [{"id": 1, "data": {"i": uri}}], "label_config": config}).to_string().into_bytes()
 }
 
@@ -74,11 +74,11 @@ fn rectangles(names: &[&str]) -> String {
     format!(r#"<RectangleLabels name="r" toName="i">{labels}</RectangleLabels>"#)
 }
 
-/// Makes a data set of a scene and a picture of 600 x 600.
+/// Makes a data set of a scene and an image of 600 x 600.
 fn gallery(place: &Place) {
-    place.write("pictures/0.png", scene(0));
-    place.write("pictures/1.png", png(600, 600));
-    let label = "label|--quiet|--model|built-in|--engine|embedded|--images|pictures|--classes|house|-o|set";
+    place.write("images/0.png", scene(0));
+    place.write("images/1.png", png(600, 600));
+    let label = "label|--quiet|--model|built-in|--engine|embedded|--images|images|--classes|house|-o|set";
     place.succeed(OCELLI, &label.split('|').collect::<Vec<_>>());
 }
 
@@ -117,7 +117,7 @@ fn bytes_pixels_classes_and_detections() {
     let [id, wide] = ids(&server);
     let (save, predict) = (format!("PUT /v1/gallery/{id}"), "POST /label-studio/predict");
     let version = server.get(&format!("/v1/gallery/{id}")).json()["version"].clone();
-    let (picture, large) = (base64(&scene(0)), base64(&png(600, 600)));
+    let (image, large) = (base64(&scene(0)), base64(&png(600, 600)));
     let (too_long, wide_file) = ("x".repeat(500_000), png(600, 600));
     let four = ["house", "cake", "tv", "bottle"];
     let boxes = vec![json!({"box": [1, 2, 30, 40]}); 33];
@@ -141,7 +141,7 @@ fn bytes_pixels_classes_and_detections() {
             "JSON",
             "classes",
             "POST /v1/detect",
-            value(json!({"image": picture, "classes": four})),
+            value(json!({"image": image, "classes": four})),
             (400, "at most 3"),
         ),
         (
@@ -155,20 +155,14 @@ fn bytes_pixels_classes_and_detections() {
             "JSON",
             "exemplars",
             "POST /v1/detect",
-            value(json!({"image": picture, "exemplars": boxes})),
+            value(json!({"image": image, "exemplars": boxes})),
             (400, "at most 32"),
         ),
         ("Label Studio", "bytes", predict, studio(&rectangles(&["house"]), &too_long), (413, "limit")),
         ("Label Studio", "pixels", predict, studio(&rectangles(&["house"]), &large), (400, "is too large")),
-        (
-            "Label Studio",
-            "classes of a tag",
-            predict,
-            studio(&rectangles(&four), &picture),
-            (400, "at most 3"),
-        ),
-        ("Label Studio", "classes of all tags", predict, studio(&named, &picture), (400, "at most 3")),
-        ("Label Studio", "tags", predict, studio(&many_tags, &picture), (400, "at most 16")),
+        ("Label Studio", "classes of a tag", predict, studio(&rectangles(&four), &image), (400, "at most 3")),
+        ("Label Studio", "classes of all tags", predict, studio(&named, &image), (400, "at most 3")),
+        ("Label Studio", "tags", predict, studio(&many_tags, &image), (400, "at most 16")),
         (
             "Label Studio, setup",
             "bytes",
@@ -299,17 +293,17 @@ fn objects_and_points() {
     crate::checkpoints::copy(&place, "tracker", "model");
     let limits = ["--model", "model", "--max-bytes", "400000", "--max-pixels", "200000"];
     let server = &Running::start(&place, &limits);
-    let (picture, large) = (base64(&scene(0)), base64(&png(600, 600)));
+    let (small, large) = (base64(&scene(0)), base64(&png(600, 600)));
     let shown = |count: usize| json!(vec![json!({"points": [[10, 10]]}); count]);
     let clicked = |count: usize| json!([{"points": vec![[10, 10]; count]}, {"points": [[5, 5]]}]);
     let bodies: Vec<(&str, Value, &str, Expected)> = vec![
         ("bytes", shown(1), &large, (413, "limit")),
         ("pixels", shown(1), &large, (400, "is too large")),
-        ("objects", shown(33), &picture, (400, "at most 32")),
-        ("objects within the limit", shown(32), &picture, (200, "predicted_iou")),
-        ("objects that are not kept", json!(vec![json!({}); 20_000]), &picture, (400, "at most 10000")),
-        ("points", clicked(256), &picture, (400, "at most 256")),
-        ("points within the limit", clicked(255), &picture, (200, "predicted_iou")),
+        ("objects", shown(33), &small, (400, "at most 32")),
+        ("objects within the limit", shown(32), &small, (200, "predicted_iou")),
+        ("objects that are not kept", json!(vec![json!({}); 20_000]), &small, (400, "at most 10000")),
+        ("points", clicked(256), &small, (400, "at most 256")),
+        ("points within the limit", clicked(255), &small, (200, "predicted_iou")),
     ];
     let mut rows = Vec::new();
     for (limit, objects, image, expected) in bodies {
@@ -452,12 +446,12 @@ fn a_withdrawn_question_stops_the_engine() {
     gallery(&place);
     let server = Running::start(&place, &["--gallery", "set", "--queue", "1"]);
     let [id, _] = ids(&server);
-    let picture = base64(&scene(0));
+    let image = base64(&scene(0));
     let classes = server.get("/v1/about").json()["vocabulary"].clone();
     assert!(classes.as_array().is_some_and(|names| names.len() > 50), "{classes}");
-    let heavy = json!({"image": picture, "classes": classes, "confidence": 0.0, "nms": 1.0, "masks": true});
-    // The features of the picture are known from now on, and those for masks, so that the engine goes on with the classes.
-    let light = json!({"image": picture, "classes": ["house"], "masks": true});
+    let heavy = json!({"image": image, "classes": classes, "confidence": 0.0, "nms": 1.0, "masks": true});
+    // The features of the image are known from now on, and those for masks, so that the engine goes on with the classes.
+    let light = json!({"image": image, "classes": ["house"], "masks": true});
     assert_eq!(server.post("/v1/detect", &light).status, 200);
     let body = heavy.to_string();
     let head = format!("POST /v1/detect HTTP/1.1\r\n{JSON}");
@@ -478,7 +472,7 @@ fn a_withdrawn_question_stops_the_engine() {
     let last = server.post("/v1/detect", &light);
     assert_eq!(last.status, 200, "{}", last.text());
     // The withdrawn one was not finished, which is no failure.
-    assert_eq!((server.metric("ocelli_pictures_total"), server.metric("ocelli_failures_total")), (2.0, 0.0));
+    assert_eq!((server.metric("ocelli_images_total"), server.metric("ocelli_failures_total")), (2.0, 0.0));
 }
 
 /// Who sends pings and reads nothing is not read any more, and keeps no pongs in the memory of the server.

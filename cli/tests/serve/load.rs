@@ -10,7 +10,7 @@ use super::{CLASSES, scene};
 use crate::run::Place;
 
 const CLIENTS: usize = 200;
-/// A few, as the features of two pictures are kept: the engine changes between those that it knows and one that it does not.
+/// A few, as the features of two images are kept: the engine changes between those that it knows and one that it does not.
 const SCENES: [usize; 3] = [0, 1, 3];
 
 #[test]
@@ -65,7 +65,7 @@ fn two_hundred_clients_get_their_own_answers() {
     assert_eq!(server.metric("ocelli_failures_total"), 0.0);
 }
 
-/// Questions about a few pictures come back to both devices, in any order.
+/// Questions about a few images come back to both devices, in any order.
 #[test]
 fn devices_give_the_answers_of_one() {
     let place = Place::new();

@@ -30,8 +30,8 @@ pub(super) fn frame(number: u32) -> Vec<u8> {
         _ => image::Rgb([(x * 2) as u8, (y * 3) as u8, ((x * y) % 251) as u8]),
     };
     let mut bytes = Cursor::new(Vec::new());
-    let picture = image::RgbImage::from_fn(SIZE[0], SIZE[1], pixel);
-    picture.write_to(&mut bytes, image::ImageFormat::Png).expect("it can be encoded");
+    let image = image::RgbImage::from_fn(SIZE[0], SIZE[1], pixel);
+    image.write_to(&mut bytes, image::ImageFormat::Png).expect("it can be encoded");
     bytes.into_inner()
 }
 

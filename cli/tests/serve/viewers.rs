@@ -1,4 +1,4 @@
-//! Everybody who has a session's address sees the same: results, pictures, names and files.
+//! Everybody who has a session's address sees the same: results, images, names and files.
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ fn count(bytes: &[u8], part: &[u8]) -> usize {
 }
 
 #[test]
-fn results_pictures_names_and_files_are_those_of_the_session() {
+fn results_images_names_and_files_are_those_of_the_session() {
     let place = place();
     let server = Running::start(&place, &["--model", "model"]);
     let address = open(&server, 0..4);
@@ -78,9 +78,9 @@ fn results_pictures_names_and_files_are_those_of_the_session() {
     let long = put(&server, &format!("{address}/objects/1"), &json!({"name": "x".repeat(201)}));
     assert_eq!(long.status, 400, "{}", long.text());
 
-    let picture = server.get(&format!("{address}/frames/2"));
-    assert_eq!((picture.status, picture.header("content-type")), (200, Some("image/jpeg")));
-    let shown = image::load_from_memory(&picture.body).expect("it is a JPEG").into_rgb8();
+    let image = server.get(&format!("{address}/frames/2"));
+    assert_eq!((image.status, image.header("content-type")), (200, Some("image/jpeg")));
+    let shown = image::load_from_memory(&image.body).expect("it is a JPEG").into_rgb8();
     let pushed = image::load_from_memory(&frame(2)).expect("it is a PNG").into_rgb8();
     let distance: u64 = shown.iter().zip(pushed.iter()).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
     assert!(shown.dimensions() == (96, 72) && distance / (96 * 72 * 3) < 12, "{distance}");
@@ -161,7 +161,7 @@ fn videos_of_a_folder_are_opened_by_name() {
         server.post(&format!("{address}/prompts"), &json!({"frame": 0, "points": [[20, 30]]})).status,
         200
     );
-    // Others look at pictures and results, and name objects, while a run is under way.
+    // Others look at images and results, and name objects, while a run is under way.
     let stream = begin(&server, &address);
     assert_eq!(server.get(&address).json()["running"], true);
     assert_eq!(server.get(&format!("{address}/frames/7")).status, 200);

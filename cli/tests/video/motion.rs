@@ -37,12 +37,12 @@ fn draw(place: &Place, folder: &str, effect: Effect, frames: usize) {
     place.folder(folder);
     for frame in 0..frames {
         let (width, height) = still.dimensions();
-        let mut picture = still.clone();
+        let mut image = still.clone();
         if effect == Effect::Entrant {
             // It stops when a third of it is there.
             let entered = (width as usize * frame / (2 * frames)).min(width as usize / 3) as u32;
             for (x, y) in (0..height).flat_map(|y| (width - entered..width).map(move |x| (x, y))) {
-                picture.put_pixel(
+                image.put_pixel(
                     x,
                     y,
                     *other.get_pixel((x + entered - width).min(other.width() - 1), y.min(other.height() - 1)),
@@ -54,7 +54,7 @@ fn draw(place: &Place, folder: &str, effect: Effect, frames: usize) {
             Effect::Dusk => 1.0 - 0.3 * frame as f32 / frames as f32,
             _ => 1.0,
         };
-        for (x, y, pixel) in picture.enumerate_pixels_mut() {
+        for (x, y, pixel) in image.enumerate_pixels_mut() {
             let at = (frame * 4_000_000) + (y * width + x) as usize;
             let drop = effect == Effect::Rain
                 && random(frame * 5000 + x as usize) > 0.96
@@ -62,7 +62,7 @@ fn draw(place: &Place, folder: &str, effect: Effect, frames: usize) {
             let added = 2.5 * random(at) + if drop { 60.0 } else { 0.0 };
             *pixel = Rgb(pixel.0.map(|value| (light * f32::from(value) + added).clamp(0.0, 255.0) as u8));
         }
-        picture.save(place.path(&format!("{folder}/{frame:04}.png"))).expect("it can be written");
+        image.save(place.path(&format!("{folder}/{frame:04}.png"))).expect("it can be written");
     }
 }
 
@@ -142,17 +142,17 @@ fn redacted_classes_are_unrecognisable_everywhere() {
     let plain = run(&place, "frames", "");
     let first = plain[0].detections.first().expect("something is found").clone();
     let label = first.label.to_string();
-    let middle = |picture: &RgbImage| {
+    let middle = |image: &RgbImage| {
         let [x1, y1, x2, y2] = first.bbox.to_xyxy();
         let at = |low: f32, high: f32, share: f32| (low + share * (high - low)) as u32;
-        [0.4, 0.5, 0.6].map(|share| picture.get_pixel(at(x1, x2, share), at(y1, y2, share)).0)
+        [0.4, 0.5, 0.6].map(|share| image.get_pixel(at(x1, x2, share), at(y1, y2, share)).0)
     };
-    let picture = |name: &str| image::load_from_memory(&place.read(name)).expect("an image").to_rgb8();
+    let image = |name: &str| image::load_from_memory(&place.read(name)).expect("an image").to_rgb8();
     // Frames that the detector skips are redacted as well, and so are crops.
     let more = format!("--detect-every 3 --redact {label} -o black/ --crops crops/");
     run(&place, "frames", &more);
     for frame in 0..6 {
-        let drawn = picture(&format!("black/{frame:06}.png"));
+        let drawn = image(&format!("black/{frame:06}.png"));
         assert_eq!(middle(&drawn), [[0; 3]; 3], "{label}, frame {frame}");
     }
     // So are those in which other classes have their turn: every eighth frame is searched for this one.
@@ -168,10 +168,10 @@ fn redacted_classes_are_unrecognisable_everywhere() {
         &format!("--video long --classes {label} {others} --class-budget 1 --redact {label} -o turns/ -q"),
     );
     for frame in 0..18 {
-        let drawn = picture(&format!("turns/{frame:06}.png"));
+        let drawn = image(&format!("turns/{frame:06}.png"));
         assert_eq!(middle(&drawn), [[0; 3]; 3], "{label}, turns, frame {frame}");
     }
-    let crop = picture(&format!("crops/{label}/000000-0.jpg"));
+    let crop = image(&format!("crops/{label}/000000-0.jpg"));
     assert!(crop.pixels().all(|pixel| pixel.0.iter().all(|value| *value < 12)), "the crop shows it");
 
     let still = format!("{}/../tests/golden/scenes/00.png", env!("CARGO_MANIFEST_DIR"));
@@ -183,7 +183,7 @@ fn redacted_classes_are_unrecognisable_everywhere() {
     .output()
     .expect("it starts");
     assert!(blurred.status.success(), "{blurred:?}");
-    let (before, after) = (golden(0), picture("blurred.png"));
+    let (before, after) = (golden(0), image("blurred.png"));
     assert_ne!(middle(&before), middle(&after));
     let refused = run_video(&place, "--video frames --classes dog --blur face --jsonl x.jsonl");
     refused.is_refusal(2, &["--blur, face", "--classes"]).unwrap_or_else(|e| panic!("{e}"));

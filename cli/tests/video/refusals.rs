@@ -13,7 +13,7 @@ fn invalid_videos_and_arguments_are_errors() {
     place.write("text.mp4", "hello");
     place.write("empty.mp4", "");
     place.write("notes", "hello");
-    place.write("own/holiday.jpg", "a picture");
+    place.write("own/holiday.jpg", "an image");
     place.write("own/000000.png", "of an earlier run");
     place.folder("empty");
     succeed(&place, "--classes dog --scene-size 64x64 --max-frames 2 -o photos -q");
@@ -66,7 +66,7 @@ fn invalid_videos_and_arguments_are_errors() {
         (video("-o|notes"), 1, &["notes", "it is a file"]),
         (video("-o|in.mp4"), 2, &["in.mp4", "is the input"]),
         (video("--jsonl|./in.mp4"), 2, &["in.mp4", "is the input"]),
-        (video("-o|own"), 2, &["own", "pictures such as holiday.jpg", "name another folder"]),
+        (video("-o|own"), 2, &["own", "images such as holiday.jpg", "name another folder"]),
         (dog("--video|photos|-o|photos"), 2, &["photos", "name another folder"]),
         (video("-o|-"), 2, &["--raw-out"]),
         (video("--raw-out|bgr"), 2, &["-o -"]),

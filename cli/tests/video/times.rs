@@ -1,4 +1,4 @@
-//! Times of frames: variable rates, live streams, pictures.
+//! Times of frames: variable rates, live streams, images.
 
 use super::{draw_video, frames_of, index_last, lines_of, succeed};
 use crate::run::Place;
@@ -117,7 +117,7 @@ fn a_variable_rate_keeps_its_times() {
 }
 
 #[test]
-fn lines_of_pictures_name_the_file() {
+fn lines_of_images_name_the_file() {
     let place = Place::new();
     succeed(&place, "--classes dog --scene-size 160x120 --max-frames 3 -o in/%02d.png -q");
     let lines = lines_of(succeed(&place, "--video in --classes dog --jsonl -").as_bytes());

@@ -94,7 +94,7 @@ fn lines_and_zones_are_counted_written_and_drawn() {
         .collect();
     let lines = lines_of(&place.read("lines.jsonl"));
     assert_eq!(found, expected(&lines));
-    assert!(!found.is_empty(), "the moon moves through the picture");
+    assert!(!found.is_empty(), "the moon moves through the image");
     // The line in the middle is drawn, where there was none.
     let (drawn, _) = frames_of(&place.path("out.mp4"));
     succeed(&place, &format!("{run} -o plain.mp4 --max-frames 1"));

@@ -73,7 +73,7 @@ impl ExemplarMasks {
     /// The same for the masks of their [`objects`](Self::objects).
     ///
     /// # Errors
-    /// As [`ious`](Self::ious).
+    /// [`Mismatch`](ocelli::ErrorKind::Mismatch) if the masks have different sizes.
     pub fn ious_of_masks<'m>(
         instances: &[Instance],
         masks: impl IntoIterator<Item = &'m Mask>,

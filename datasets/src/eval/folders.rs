@@ -53,7 +53,7 @@ pub(super) enum Annotated {
     /// COCO's file of this name.
     Coco(&'static str),
     /// Labels: `folder` is what the names of the images are relative to, `note` what was read.
-    Labels { dataset: Dataset, folder: PathBuf, note: String },
+    Labels { dataset: Box<Dataset>, folder: PathBuf, note: String },
 }
 
 /// Finds the format of a folder, or of the folder of a `data.yaml`, and reads it.
@@ -67,7 +67,7 @@ pub(super) fn open(path: &Path) -> Result<Annotated> {
         if all.has_label_files {
             let note = format!("{}: the label files of {} images", path.display(), all.images.len());
             let dataset = data_set(all, root, path)?;
-            return Ok(Annotated::Labels { dataset, folder: root.to_owned(), note });
+            return Ok(Annotated::Labels { dataset: Box::new(dataset), folder: root.to_owned(), note });
         }
     }
     if !path.is_dir() {
@@ -161,7 +161,7 @@ fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Annotated> {
     if let [first, ..] = &unreadable[..] {
         note += &format!("; {} that cannot be read are left out, {first} among them", unreadable.len());
     }
-    Ok(Annotated::Labels { dataset, folder: root.to_owned(), note })
+    Ok(Annotated::Labels { dataset: Box::new(dataset), folder: root.to_owned(), note })
 }
 
 /// The lines with text.
@@ -295,7 +295,7 @@ fn voc(folder: &Path) -> Result<Annotated> {
         .for_each(|(name, annotation)| annotation.category_id = ids[name]);
     dataset.categories = ids.into_iter().map(|(name, id)| category(id, name.clone())).collect();
     let note = format!("{}: Pascal VOC's annotations of {} images", folder.display(), dataset.images.len());
-    Ok(Annotated::Labels { dataset, folder: folder.to_owned(), note })
+    Ok(Annotated::Labels { dataset: Box::new(dataset), folder: folder.to_owned(), note })
 }
 
 /// The image of an annotation file, relative to the folder; `place` is where the file is below `Annotations`.

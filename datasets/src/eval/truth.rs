@@ -60,7 +60,7 @@ impl Truth {
             }
             Annotated::Labels { mut dataset, folder, note } => {
                 annotations::number_annotations(&mut dataset);
-                let truth = Self::from_dataset(dataset)
+                let truth = Self::from_dataset(*dataset)
                     .map_err(|why| labelled::unreadable(ErrorKind::InvalidData, path, why))?;
                 Ok(Self { folder: Some(folder), notes: vec![note], ..truth })
             }

@@ -45,8 +45,8 @@ pub struct SetImage {
     /// Height of the upright image in pixels.
     pub height: u32,
     source: PathBuf,
-    /// Size and time of the picture that the labels describe.
-    picture: (u64, u64),
+    /// Size and time of the image that the labels describe.
+    identity: (u64, u64),
     /// The split on record.
     validation: Option<bool>,
 }
@@ -133,7 +133,7 @@ impl CorrectedSet {
                 width: record.width,
                 height: record.height,
                 source: record.source,
-                picture: record.identity,
+                identity: record.identity,
                 validation: entry.validation,
             });
         }
@@ -202,11 +202,12 @@ impl CorrectedSet {
         self.image(&image.id).cloned().ok_or_else(|| refusal(image, NOT_LABELLED))
     }
 
-    /// Identifies labels of an image: the classes that their ids mean, the picture that they describe and the one that is shown,
+    /// Identifies labels of an image: the classes that their ids mean, the file that they describe and the one that is shown,
     /// which is an earlier one until a run that was stopped is continued, and their text.
     fn version(&self, image: &SetImage, text: &str) -> String {
         let classes = self.classes.join("\n");
-        let (size, described, shown) = ((image.width, image.height), image.picture, self.file_version(image));
+        let (size, described, shown) =
+            ((image.width, image.height), image.identity, self.file_version(image));
         hash_of_bytes(format!("{classes}\n\n{size:?} {described:?} {shown:?}\n{text}"))
     }
 
@@ -258,7 +259,7 @@ impl CorrectedSet {
     /// them: now, by later runs and by merges. The mask of an instance moves with its box.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if the labels, the picture or the classes are not of `version` any more; [`ErrorKind::InvalidArgument`] for an unknown class
+    /// [`ErrorKind::Mismatch`] if the labels, the image or the classes are not of `version` any more; [`ErrorKind::InvalidArgument`] for an unknown class
     /// or line and for a box without area; [`ErrorKind::Io`] if another process is writing to the data set. Nothing is
     /// changed then.
     pub fn save(&self, image: &SetImage, version: &str, instances: &[LabelledInstance]) -> Result<Labels> {

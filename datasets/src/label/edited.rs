@@ -239,7 +239,7 @@ fn what_cannot_be_followed_is_one_error_and_changes_nothing() {
         ),
         (
             with(&|coco| {
-                _ = list(coco, "annotations")[1].as_object_mut().map(|keys| keys.remove("image_id"))
+                _ = list(coco, "annotations")[1].as_object_mut().map(|keys| keys.remove("image_id"));
             }),
             "image_id",
         ),

@@ -12,7 +12,7 @@ use ocelli::{Error, Result, image::has_unsupported_extension};
 /// The frame of a video that an image is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VideoFrame {
-    /// The path of the video: a file, or a folder of pictures.
+    /// The path of the video: a file, or a folder of images.
     pub video: String,
     /// The index of the frame in the video, from 0.
     pub index: u64,

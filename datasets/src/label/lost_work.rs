@@ -1,4 +1,4 @@
-//! Other pictures under known names, several formats, merges, and a person who saves while a run goes on.
+//! Other images under known names, several formats, merges, and a person who saves while a run goes on.
 
 mod merges;
 
@@ -66,13 +66,13 @@ fn equal_names_in_another_folder_are_other_images() {
         for _ in 0..2 {
             let summary = place.label(&run).expect("the images can be labelled");
             assert_eq!(summary.kept, ["a.png", "b.png"]);
-            let picture = |name: &str| place.read(&format!("set/images/train/{name}.png"));
+            let image = |name: &str| place.read(&format!("set/images/train/{name}.png"));
             let label = |name: &str| place.read(&format!("set/labels/train/{name}.txt"));
-            assert_eq!((picture("a").as_deref(), label("a").as_deref()), (Some("x"), Some(MINE)));
-            assert_eq!((picture("b").as_deref(), label("b")), (Some("xx"), Some(text_of(2, Format::Yolo))));
+            assert_eq!((image("a").as_deref(), label("a").as_deref()), (Some("x"), Some(MINE)));
+            assert_eq!((image("b").as_deref(), label("b")), (Some("xx"), Some(text_of(2, Format::Yolo))));
             assert_eq!(label("a-2"), Some(text_of(3, Format::Yolo)));
             assert_eq!(
-                (picture("b-2").as_deref(), label("b-2")),
+                (image("b-2").as_deref(), label("b-2")),
                 (Some("xxxx"), Some(text_of(4, Format::Yolo)))
             );
         }
@@ -80,7 +80,7 @@ fn equal_names_in_another_folder_are_other_images() {
 }
 
 #[test]
-fn a_correction_whose_picture_was_replaced_is_reported_until_it_is_corrected_again() {
+fn a_correction_whose_image_was_replaced_is_reported_until_it_is_corrected_again() {
     let run = Run::default();
     let place = labelled(&run, &[("a.png", 1), ("b.png", 2)]);
     place.write("set/labels/train/a.txt", MINE);
@@ -95,7 +95,7 @@ fn a_correction_whose_picture_was_replaced_is_reported_until_it_is_corrected_aga
 }
 
 #[test]
-fn a_frozen_picture_freezes_all_formats() {
+fn a_frozen_image_freezes_all_formats() {
     let formats = [Format::Yolo, Format::Voc, Format::Coco, Format::YoloSeg, Format::Masks];
     for mode in [Run::default().options, copies()] {
         for restart in [false, true] {
@@ -266,7 +266,7 @@ fn a_save_knows_that_the_formats_changed_since_the_page_was_loaded() {
 }
 
 #[test]
-fn a_save_after_the_picture_was_replaced_is_refused() {
+fn a_save_after_the_image_was_replaced_is_refused() {
     for formats in [&[Format::Coco][..], &[Format::Yolo]] {
         let run = with_formats(formats);
         let place = labelled(&run, &[("a.png", 20)]);
@@ -276,7 +276,7 @@ fn a_save_after_the_picture_was_replaced_is_refused() {
         place.image("a.png", 25);
         if formats[0] == Format::Yolo {
             place.label(&run).expect("it can be labelled");
-            let refused = set.save(&image, &version, &[]).expect_err("the page shows another picture");
+            let refused = set.save(&image, &version, &[]).expect_err("the page shows another image");
             assert_eq!(refused.kind(), ErrorKind::Mismatch, "{refused}");
         }
     }
@@ -296,7 +296,7 @@ fn an_untouched_line_without_area_does_not_prevent_a_save() {
 }
 
 #[test]
-fn a_picture_that_a_person_edited_in_the_set_stays() {
+fn an_image_that_a_person_edited_in_the_set_stays() {
     let coco = {
         let mut run = with_formats(&[Format::Coco]);
         run.options.images = crate::label::ImageMode::Link;
@@ -306,12 +306,12 @@ fn a_picture_that_a_person_edited_in_the_set_stays() {
         let place = labelled(&run, &[("a.png", 20), ("b.png", 30)]);
         // An editor writes a new file and renames it.
         place.write("set/images/train/new", "blurred");
-        let picture = "set/images/train/a.png";
-        std::fs::rename(place.path("set/images/train/new"), place.path(picture)).expect("it can");
+        let image = "set/images/train/a.png";
+        std::fs::rename(place.path("set/images/train/new"), place.path(image)).expect("it can");
         for length in [None, Some(25), None] {
             length.into_iter().for_each(|length| place.image("a.png", length));
             let summary = place.label(&run).expect("the images can be labelled");
-            assert_eq!(place.read(picture).as_deref(), Some("blurred"));
+            assert_eq!(place.read(image).as_deref(), Some("blurred"));
             assert_eq!(summary.edited, ["a.png"]);
         }
     }
@@ -356,13 +356,13 @@ fn labels_of_each_format_are_reported_until_they_are_corrected_again() {
     let outdated = || place.label(&run).expect("it can be labelled").outdated;
     assert_eq!(outdated(), ["a.png"]);
     place.write(files[1], &text_of(25, Format::YoloSeg));
-    assert_eq!(outdated(), ["a.png"], "the boxes are those of the earlier picture");
+    assert_eq!(outdated(), ["a.png"], "the boxes are those of the earlier image");
     place.write(files[0], &text_of(25, Format::Yolo));
     assert!(outdated().is_empty());
 }
 
 #[test]
-fn saving_labels_as_they_are_beside_the_new_picture_checks_them() {
+fn saving_labels_as_they_are_beside_the_new_image_checks_them() {
     let run = Run::default();
     let place = labelled(&run, &[("a.png", 20)]);
     place.write("set/labels/train/a.txt", MINE);
@@ -377,7 +377,7 @@ fn saving_labels_as_they_are_beside_the_new_picture_checks_them() {
 }
 
 #[test]
-fn labels_for_an_earlier_picture_are_reported_while_their_image_is_not_named() {
+fn labels_for_an_earlier_image_are_reported_while_their_image_is_not_named() {
     for run in [Run::default(), Run { options: copies(), ..Run::default() }] {
         let place = labelled(&run, &[("a.png", 20)]);
         place.write("set/labels/train/a.txt", MINE);
@@ -398,7 +398,7 @@ fn labels_for_an_earlier_picture_are_reported_while_their_image_is_not_named() {
 }
 
 #[test]
-fn classes_that_are_added_after_a_stopped_run_are_looked_for_in_replaced_pictures() {
+fn classes_that_are_added_after_a_stopped_run_are_looked_for_in_replaced_images() {
     let mut wrong = Vec::new();
     for options in [Run::default().options, copies()] {
         let mut run = Run { options, finds_added: true, ..Run::default() };
@@ -423,9 +423,9 @@ fn classes_that_are_added_after_a_stopped_run_are_looked_for_in_replaced_picture
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Two pictures without compression have the same size, and an edit may follow at once.
+/// Two images without compression have the same size, and an edit may follow at once.
 #[test]
-fn an_edited_picture_as_large_as_before_stays() {
+fn an_edited_image_as_large_as_before_stays() {
     let run = Run { options: copies(), ..Run::default() };
     let place = labelled(&run, &[("a.png", 8)]);
     place.write("set/images/train/a.png", "edited..");
@@ -442,10 +442,10 @@ fn an_edited_picture_as_large_as_before_stays() {
 }
 
 #[test]
-fn labels_for_an_earlier_picture_are_reported_if_the_new_one_is_gone_after_a_stop() {
+fn labels_for_an_earlier_image_are_reported_if_the_new_one_is_gone_after_a_stop() {
     let mut wrong = Vec::new();
     for restart in [false, true] {
-        // Hard links follow a picture that is replaced in place.
+        // Hard links follow an image that is replaced in place.
         let run = with_formats(&[Format::Yolo, Format::Coco]);
         for writes in 0.. {
             let place = labelled(&run, &[("a.png", 20)]);
@@ -457,7 +457,7 @@ fn labels_for_an_earlier_picture_are_reported_if_the_new_one_is_gone_after_a_sto
             let place = Place { images: "others".into(), ..place };
             place.image("b.png", 30);
             let summary = place.label(&run).expect("it can be labelled");
-            // What no run saw looks like an edited picture.
+            // What no run saw looks like an edited image.
             let reported = [summary.outdated, summary.edited].concat();
             if reported != ["a.png"] {
                 wrong.push(format!("restart {restart}, {writes} writes: {reported:?}"));
@@ -477,13 +477,13 @@ fn a_run_that_goes_on_replaces_the_copies_beside_labels_that_were_saved_meanwhil
         let mut run = with_formats(&formats);
         run.options.images = crate::label::ImageMode::Copy;
         let other = if formats[1] == Format::Voc { "voc/JPEGImages" } else { "segments/images/train" };
-        let pictures = ["set/images/train/a.png".to_owned(), format!("set/{other}/a.png")];
+        let images = ["set/images/train/a.png".to_owned(), format!("set/{other}/a.png")];
         let mut differed = 0;
         for writes in 0.. {
             let place = labelled(&run, &[("a.png", 20)]);
             place.image("a.png", 25);
             let is_ended = place.label_and_stop(&run, writes);
-            let lengths = || pictures.each_ref().map(|file| place.read(file).map(|there| there.len()));
+            let lengths = || images.each_ref().map(|file| place.read(file).map(|there| there.len()));
             let [seen, beside] = lengths();
             differed += usize::from(seen != beside);
             let save = || {

@@ -81,7 +81,7 @@ fn a_data_set_that_was_restored_without_times_is_not_edited() {
     place.write("set/images/train/c.png", "xxxxxx.xxxxx");
     let summary = place.label(&run).expect("the images can be labelled");
     assert_eq!((summary.edited, summary.outdated), (vec!["c.png".to_owned()], vec![]));
-    // The copies have their times again: another picture replaces them.
+    // The copies have their times again: another image replaces them.
     replace(&place, "images/b.png", 45);
     let summary = place.label(&run).expect("the images can be labelled");
     assert_eq!(summary.edited, ["c.png"]);
@@ -518,13 +518,13 @@ fn an_image_that_is_replaced_before_it_is_searched_for_added_classes_is_labelled
         let text = place.read("set/labels/train/b.txt").unwrap_or_default();
         text.lines().filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect()
     };
-    assert_eq!(classes(), ["1"], "what was found in the earlier picture is not beside this one");
+    assert_eq!(classes(), ["1"], "what was found in the earlier image is not beside this one");
     assert!(place.label(&run).expect("it can be labelled").changed.is_empty());
     assert_eq!(classes(), ["0", "1"]);
 }
 
 #[test]
-fn an_edited_picture_whose_source_was_moved_does_not_prevent_another_format() {
+fn an_edited_image_whose_source_was_moved_does_not_prevent_another_format() {
     let mut run = Run { options: copies(), finds_added: true, ..Run::default() };
     let mut place = labelled(&run, &[("a.png", 5), ("b.png", 6)]);
     place.write("new", "edited");
@@ -538,7 +538,7 @@ fn an_edited_picture_whose_source_was_moved_does_not_prevent_another_format() {
 }
 
 #[test]
-fn a_removed_label_file_is_reported_when_its_format_is_named_again_after_the_picture_was_replaced() {
+fn a_removed_label_file_is_reported_when_its_format_is_named_again_after_the_image_was_replaced() {
     let (yolo, coco) = (with_formats(&[Format::Yolo]), with_formats(&[Format::Coco]));
     let place = labelled(&yolo, &[("a.png", 5), ("b.png", 6)]);
     place.remove("set/labels/train/a.txt");

@@ -167,7 +167,7 @@ fn an_image_that_is_gone_again_is_reported_again() {
 }
 
 #[test]
-fn labels_that_came_back_without_their_picture_do_not_go_without_a_word() {
+fn labels_that_came_back_without_their_image_do_not_go_without_a_word() {
     let run = Run::default();
     let place = Place::new();
     place.images(&[("a.png", 1), ("b.png", 2)]);

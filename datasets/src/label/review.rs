@@ -12,9 +12,9 @@ use crate::label::{CheckCancelled, Record, disk, open_image};
 use ocelli::{Detection, Error, Image, Result, draw::Annotator};
 
 /// The size of an image on a page, the height of its file name below, and the gap between images, in pixels.
-const PICTURE: (u32, u32) = (400, 300);
+const IMAGE: (u32, u32) = (400, 300);
 const CAPTION: u32 = 24;
-const CELL: (u32, u32) = (PICTURE.0, PICTURE.1 + CAPTION);
+const CELL: (u32, u32) = (IMAGE.0, IMAGE.1 + CAPTION);
 const GAP: u32 = 8;
 const TEXT: [u8; 3] = [60, 60, 60];
 /// The grid of a page, which is narrower than a small screen.
@@ -22,7 +22,7 @@ const COLUMNS: u32 = 3;
 const ROWS: u32 = 8;
 const PER_PAGE: usize = (COLUMNS * ROWS) as usize;
 /// The columns of the lists.
-const HEADER: &str = "picture,file,least_score,things,page,row,column";
+const HEADER: &str = "image,file,least_score,instances,page,row,column";
 const BACKGROUND: [u8; 3] = [245, 245, 245];
 
 /// An image to review.
@@ -226,7 +226,7 @@ fn draw_page(
     for (index, Candidate { name, .. }) in images.iter().enumerate() {
         check_cancelled()?;
         let (left, top) = (at(index as u32 % COLUMNS, CELL.0), at(index as u32 / COLUMNS, CELL.1));
-        let caption = [left, top + PICTURE.1, CELL.0, CAPTION].map(|edge| edge as f32);
+        let caption = [left, top + IMAGE.1, CELL.0, CAPTION].map(|edge| edge as f32);
         let mut captioned = page.into_rgb_image();
         annotator.draw_caption(&mut captioned, name, caption, TEXT);
         page = captioned.into();
@@ -246,7 +246,7 @@ fn draw_page(
             })
             .collect();
         annotator.annotate(&mut image, &detections)?;
-        page.place(&Image::from(image).fitted(PICTURE)?, [left, top, PICTURE.0, PICTURE.1]);
+        page.place(&Image::from(image).fitted(IMAGE)?, [left, top, IMAGE.0, IMAGE.1]);
     }
     Ok(page)
 }

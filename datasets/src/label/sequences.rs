@@ -1,13 +1,13 @@
 //! Random sequences of what happens to a data set, against what its owner may rely on:
 //!
-//! * A label never describes another picture than the one beside it. Where a person's label does, the run says so.
+//! * A label never describes another image than the one beside it. Where a person's label does, the run says so.
 //! * A class id never means another class than the one that was found or chosen.
-//! * What a person wrote is never lost, and never beside another picture without a word.
+//! * What a person wrote is never lost, and never beside another image without a word.
 //! * Classes that a corrected label file lacks are proposed, unless the person removed the proposal.
 //! * What is no longer there is reported, and only what a person removed, or left out of a restart with other classes, is.
 //!
-//! Every picture has a length of its own, which the detector reads, and every class a row: a line of a label file shows which
-//! picture and which class it is about.
+//! Every image has a length of its own, which the detector reads, and every class a row: a line of a label file shows which
+//! image and which class it is about.
 
 mod checks;
 mod events;
@@ -38,7 +38,7 @@ const FORMATS: [&[Format]; 7] = [
 struct Written {
     /// `None` if it was removed.
     content: Option<String>,
-    /// The picture that the person saw.
+    /// The image that the person saw.
     beside: Option<String>,
     /// The classes that its ids mean.
     classes: Vec<String>,
@@ -58,7 +58,7 @@ struct Page {
     set: CorrectedSet,
     image: SetImage,
     labels: Labels,
-    picture: Option<String>,
+    content: Option<String>,
 }
 
 /// The files that the last finished run left, without the person's, and its formats and classes.
@@ -73,7 +73,7 @@ struct Sequence {
     place: Place,
     run: Run,
     random: u64,
-    /// Makes every picture another one.
+    /// Makes every image another one.
     next: usize,
     person: BTreeMap<String, Written>,
     saved: BTreeMap<String, SavedImage>,
@@ -81,9 +81,9 @@ struct Sequence {
     edited: BTreeSet<String>,
     /// The classes of proposals that a person removed, by label file.
     handled: BTreeMap<String, usize>,
-    /// The lengths of pictures that a person removed or replaced.
+    /// The lengths of images that a person removed or replaced.
     gone: BTreeSet<usize>,
-    /// The pictures that a person put into the data set.
+    /// The images that a person put into the data set.
     own: BTreeMap<String, String>,
     /// Folders that were moved or are not mounted: where they were, and where they are.
     away: Vec<(String, String)>,
@@ -105,7 +105,7 @@ impl Sequence {
             place: Place::new(),
             run,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-            // Size and time tell pictures apart, and two may be written at once: none is as long as one that is bad.
+            // Size and time tell images apart, and two may be written at once: none is as long as one that is bad.
             next: "bad".len(),
             person: BTreeMap::new(),
             saved: BTreeMap::new(),
@@ -135,8 +135,8 @@ impl Sequence {
             3 => return self.stop(false),
             4 | 5 => return self.stop(true),
             6 | 7 => self.correct(),
-            8..=10 => self.change_picture(),
-            11 => self.remove_picture(),
+            8..=10 => self.change_image(),
+            11 => self.remove_image(),
             12 => self.move_folder(),
             13 => self.choose_folders(),
             14 => self.unmount(),
@@ -146,12 +146,12 @@ impl Sequence {
             19 => self.run.options.validation_share = self.below(10) as f64 / 10.0,
             20 | 21 => return self.add_class(),
             22 => self.remove_proposals(),
-            23 => return self.edit_picture(),
+            23 => return self.edit_image(),
             24 | 25 => return self.reorder_classes(),
             26 | 27 => self.change_mode(),
             28 | 29 => return self.change_formats(),
             30 => self.copy_to_another_disk(),
-            31 => self.add_own_picture(),
+            31 => self.add_own_image(),
             32 => return self.replace_during_a_run(),
             33 => self.mount_a_twin(),
             34 | 35 => self.lose_times(),
@@ -170,7 +170,7 @@ impl Sequence {
         self.folders().into_iter().all(|folder| !files_below(&self.place, folder).is_empty())
     }
 
-    /// The pictures that the next run names.
+    /// The images that the next run names.
     fn named(&self) -> BTreeSet<String> {
         self.folders().into_iter().flat_map(|folder| files_below(&self.place, folder).into_values()).collect()
     }
@@ -186,7 +186,7 @@ fn stem_of(file: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }
 
-/// The class ids of the lines of a label file if every line is about the picture of this length, and its id about its class.
+/// The class ids of the lines of a label file if every line is about the image of this length, and its id about its class.
 fn ids_of(text: &str, length: usize, format: Format, classes: &[&str]) -> Option<BTreeSet<usize>> {
     let id_of = |line: &str| {
         let (id, _) = line.split_once(' ')?;
@@ -218,10 +218,10 @@ fn labels_of(stem: &str) -> Vec<String> {
         .collect()
 }
 
-/// The picture beside a label file.
-fn picture_beside(place: &Place, file: &str) -> Option<String> {
-    let picture = file.replacen("labels/", "images/", 1);
-    let stem = picture.trim_end_matches(".txt");
+/// The image beside a label file.
+fn image_beside(place: &Place, file: &str) -> Option<String> {
+    let image = file.replacen("labels/", "images/", 1);
+    let stem = image.trim_end_matches(".txt");
     ["png", "bmp"].iter().find_map(|extension| place.read(&format!("{stem}.{extension}")))
 }
 
@@ -251,7 +251,7 @@ fn files_below(place: &Place, folder: &str) -> BTreeMap<String, String> {
 /// `OCELLI_SEQUENCES` sets how many, `OCELLI_SEQUENCE` the first one.
 #[expect(clippy::print_stdout, reason = "long runs show how far they are, and what they found")]
 #[test]
-fn no_sequence_of_events_loses_work_or_mixes_up_pictures() {
+fn no_sequence_of_events_loses_work_or_mixes_up_images() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("OCELLI_SEQUENCE").unwrap_or(0);
     let count = number("OCELLI_SEQUENCES").unwrap_or(if first == 0 { SEQUENCES } else { 1 });

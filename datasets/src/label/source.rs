@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use ocelli::{Error, Result, image::Image, tiles::PictureFile};
+use ocelli::{Error, Result, image::Image, tiles::TiledImage};
 
 use crate::label::formats::tar_file::{TarFile, identity_of};
 use crate::label::hash::hash_of_bytes;
@@ -149,10 +149,10 @@ pub fn open_image(path: &Path) -> Result<Image> {
 }
 
 /// Opens an image for a search in tiles: a file is read in parts where its format allows it, a member of a tar file at once.
-pub(super) fn open_regions(path: &Path) -> Result<PictureFile> {
+pub(super) fn open_regions(path: &Path) -> Result<TiledImage> {
     check_is_file(path)?;
     match tar_of(path) {
-        None if !(has_tar_extension(path) && path.is_file()) => PictureFile::open(path),
-        _ => open_image(path).map(PictureFile::from),
+        None if !(has_tar_extension(path) && path.is_file()) => TiledImage::open(path),
+        _ => open_image(path).map(TiledImage::from),
     }
 }

@@ -1,6 +1,6 @@
 //! Videos in place of images: every Nth frame is an image of the data set.
 //!
-//! The frames of a video file are written below the folder of the data set's state, as pictures with the time of the video,
+//! The frames of a video file are written below the folder of the data set's state, as images with the time of the video,
 //! by which they are known to be up to date. From then on they are images as others are: what a person makes of one stays.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use ocelli::{Error, ErrorKind, Frame, Result, Source, sink::write_picture, source::InputOptions};
+use ocelli::{Error, ErrorKind, Frame, Result, Source, sink::write_image, source::InputOptions};
 use serde_json::json;
 
 use crate::label::images::{hash_of, video_name};
@@ -27,14 +27,14 @@ pub struct LabelVideo {
     damage: Option<Error>,
     /// Opens it from its start.
     pub(super) open: Open,
-    /// Size and time of the file before it was read; of the pictures, where it is a folder of these, by their paths.
-    pictures: HashMap<PathBuf, (u64, u64)>,
+    /// Size and time of the file before it was read; of the images, where it is a folder of these, by their paths.
+    identities: HashMap<PathBuf, (u64, u64)>,
 }
 
 impl LabelVideo {
-    /// Reads videos, each of them once: counts their frames, and writes every `every`th frame as a picture below the folder of
+    /// Reads videos, each of them once: counts their frames, and writes every `every`th frame as an image below the folder of
     /// the data set, unless it is there. A frame is named after its video and its index: `street_000120.jpg`. With a folder
-    /// of pictures as a video, the images are these pictures.
+    /// of files as a video, the images are these files.
     ///
     /// `open` opens a video from its start by `input`, and is called again to follow its objects. What was written of a video
     /// that was opened otherwise stays, and is not used. A video that is named twice counts
@@ -87,37 +87,36 @@ impl LabelVideo {
             let why = "its path is not UTF-8; rename the file or its folder";
             return Err(refusal(ErrorKind::InvalidArgument, why));
         };
-        let has_pictures = path.is_dir();
+        let has_images = path.is_dir();
         let folder = frames_folder(&name);
         let before = identity(&path);
         let (changed, of_video) = (before.1, folder.join("video.json"));
         // Its time is that of the frames; its size is noted beside them.
-        let is_other = !has_pictures
+        let is_other = !has_images
             && std::fs::read(&of_video)
                 .is_ok_and(|bytes| serde_json::from_slice(&bytes).ok() != Some(before));
-        let mut pictures = HashMap::new();
-        if !has_pictures {
-            pictures.insert(path.clone(), before);
+        let mut identities = HashMap::new();
+        if !has_images {
+            identities.insert(path.clone(), before);
         }
         let (mut frame, mut frames, mut images, mut damage) = (Frame::default(), 0, Vec::new(), None);
         let mut opened = open().map_err(|error| damage = Some(error)).ok();
         while let Some(source) = &mut opened {
             check_cancelled()?;
             let is_image = u64::is_multiple_of(frames, every);
-            let picture = folder.join(format!("{own}_{frames:06}.jpg"));
-            let is_missing =
-                is_image && !has_pictures && (is_other || !is_time_of(identity(&picture), changed));
+            let image = folder.join(format!("{own}_{frames:06}.jpg"));
+            let is_missing = is_image && !has_images && (is_other || !is_time_of(identity(&image), changed));
             let found = if is_missing { source.read_into(&mut frame) } else { source.skip(&mut frame) };
             if !found.map_err(|error| damage = Some(error)).unwrap_or_default() {
                 break;
             }
             if is_missing {
-                write_frame(&picture, &frame, changed)?;
+                write_frame(&image, &frame, changed)?;
             }
             if is_image {
-                let path = frame.file.as_deref().filter(|_| has_pictures).map_or(picture, Path::to_owned);
-                if has_pictures {
-                    pictures.insert(path.clone(), identity(&path));
+                let path = frame.file.as_deref().filter(|_| has_images).map_or(image, Path::to_owned);
+                if has_images {
+                    identities.insert(path.clone(), identity(&path));
                 }
                 let extension =
                     path.extension().map_or("jpg".into(), |extension| extension.to_string_lossy());
@@ -129,13 +128,13 @@ impl LabelVideo {
             }
             frames += 1;
         }
-        if !has_pictures && (is_other || !of_video.is_file()) && folder.is_dir() {
+        if !has_images && (is_other || !of_video.is_file()) && folder.is_dir() {
             disk::replace(&of_video, |file| Ok(serde_json::to_writer(file, &before)?))?;
         }
         if frames == 0 {
             damage.get_or_insert_with(|| refusal(ErrorKind::InvalidData, "it has no frames"));
         }
-        Ok(Self { path, name, frames, images, damage, open, pictures })
+        Ok(Self { path, name, frames, images, damage, open, identities })
     }
 
     /// The path of the video.
@@ -161,7 +160,7 @@ impl LabelVideo {
     /// Checks that the video is the one whose frames are images, before what was found in a frame is recorded.
     pub(super) fn check_unchanged(&self, frame: &Path) -> Result<()> {
         let mut paths = [frame, &self.path].into_iter();
-        match paths.find(|path| self.pictures.get(*path).is_some_and(|before| *before != identity(path))) {
+        match paths.find(|path| self.identities.get(*path).is_some_and(|before| *before != identity(path))) {
             None => Ok(()),
             Some(path) => Err(Error::invalid_data("it was changed meanwhile: run this again").at(path)),
         }
@@ -175,7 +174,7 @@ impl LabelVideo {
     }
 }
 
-/// The folder of the pictures of a video. Videos of one name in different folders have different ones, and so has a video that
+/// The folder of the images of a video. Videos of one name in different folders have different ones, and so has a video that
 /// is opened in different ways.
 fn frames_folder(output: &Path, video: &str, input: &InputOptions) -> PathBuf {
     let output = std::path::absolute(output).unwrap_or_else(|_| output.to_owned());
@@ -190,13 +189,13 @@ fn frames_folder(output: &Path, video: &str, input: &InputOptions) -> PathBuf {
 }
 
 /// Writes a frame as a new file: the one that it replaces may be linked into the data set, where a person edited it.
-fn write_frame(picture: &Path, frame: &Frame, changed: u64) -> Result<()> {
-    let cannot = |e| Error::io("cannot write the frame", picture, e);
-    if let Some(folder) = picture.parent() {
+fn write_frame(image: &Path, frame: &Frame, changed: u64) -> Result<()> {
+    let cannot = |e| Error::io("cannot write the frame", image, e);
+    if let Some(folder) = image.parent() {
         disk::create_folders(folder)?;
     }
-    write_picture(picture, &frame.image)?;
-    let file = File::options().write(true).open(picture).map_err(cannot)?;
+    write_image(image, &frame.image)?;
+    let file = File::options().write(true).open(image).map_err(cannot)?;
     file.set_modified(UNIX_EPOCH + Duration::from_nanos(changed)).map_err(cannot)
 }
 
@@ -290,20 +289,20 @@ mod tests {
         assert_eq!((video.frames(), place.decoded.load(Ordering::SeqCst)), (7, 3));
         let frames: Vec<_> = video.images().iter().filter_map(|image| image.frame.as_ref()).collect();
         assert!(frames.iter().map(|frame| frame.index).eq([0, 3, 6]));
-        let picture = &video.images()[1].path;
+        let written = &video.images()[1].path;
         let grey = |path: &Path| Image::open(path).expect("it was written").as_rgb8()[0];
-        assert!(grey(picture).abs_diff(60) < 3, "frame 3");
-        assert_eq!(identity(picture).1, identity(video.path()).1, "it has the time of the video");
+        assert!(grey(written).abs_diff(60) < 3, "frame 3");
+        assert_eq!(identity(written).1, identity(video.path()).1, "it has the time of the video");
         // What is linked into the data set and edited there is not written to.
         let linked = place.folder.path().join("linked.jpg");
-        std::fs::hard_link(picture, &linked).expect("a temporary folder");
+        std::fs::hard_link(written, &linked).expect("a temporary folder");
         read();
         assert_eq!(place.decoded.load(Ordering::SeqCst), 3, "they are there");
         std::fs::write(&linked, "mine").expect("a temporary folder");
         read();
         assert_eq!(place.decoded.load(Ordering::SeqCst), 4, "one is not that of the video any more");
         assert_eq!(std::fs::read(&linked).ok().as_deref(), Some(&b"mine"[..]));
-        assert!(grey(picture).abs_diff(60) < 3, "it was written again");
+        assert!(grey(written).abs_diff(60) < 3, "it was written again");
         let file = File::options().write(true).open(video.path()).expect("it is there");
         file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).expect("its time can be set");
         read();
@@ -330,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn videos_of_one_name_have_pictures_of_their_own() {
+    fn videos_of_one_name_have_images_of_their_own() {
         let place = Place::new();
         let videos = ["x/a.mp4", "y/A.avi", "x/a.mp4", "b.mp4"];
         let read = place.read(&videos, (2, false), 5).expect("they can be read");
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_video_that_is_opened_in_another_way_has_other_pictures() {
+    fn a_video_that_is_opened_in_another_way_has_other_images() {
         let place = Place::new();
         let option = |text| InputOptions::parse_ffmpeg(text).expect("it is one");
         let inputs = [(None, vec![]), (Some(0), vec![]), (Some(1), vec![]), (None, vec![option("lowres=1")])];

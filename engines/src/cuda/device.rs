@@ -79,7 +79,7 @@ impl CudaDevice {
     /// The number of GPUs.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// [`ErrorKind::Unavailable`] if NVIDIA's driver is missing, too old or does not start.
     pub fn count() -> Result<usize> {
         driver::start()?;
         let count = CudaContext::device_count().map_err(|error| unavailable(reason(error)))?;

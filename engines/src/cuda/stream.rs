@@ -227,7 +227,8 @@ impl CudaStream {
     /// Enqueues a copy from one buffer to another, or within one buffer between ranges that do not overlap.
     ///
     /// # Errors
-    /// As [`copy_to_device`](Self::copy_to_device).
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a range is out of bounds;
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if the driver fails.
     pub fn copy_on_device(
         &self,
         (target, target_offset): (&CudaBuffer, usize),

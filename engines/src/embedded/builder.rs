@@ -73,7 +73,8 @@ impl EmbeddedBuilder {
     /// Loads a model without external data from memory, which is copied.
     ///
     /// # Errors
-    /// As [`build_from_file`](Self::build_from_file).
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if it is no ONNX model, or holds an operator or a type
+    /// that the engine lacks.
     pub fn build_from_memory(self, model: &[u8]) -> Result<EmbeddedEngine> {
         self.build_from_parts("(in memory)", model, [])
     }
@@ -82,7 +83,8 @@ impl EmbeddedBuilder {
     /// they are kept, not copied. `name` stands for the model in errors.
     ///
     /// # Errors
-    /// As [`build_from_file`](Self::build_from_file).
+    /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) if it is no ONNX model, or holds an operator or a type
+    /// that the engine lacks.
     pub fn build_from_parts(
         self,
         name: &str,

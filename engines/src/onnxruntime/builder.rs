@@ -98,7 +98,8 @@ impl OnnxRuntimeBuilder {
     /// Loads a model without external data from memory, which is copied.
     ///
     /// # Errors
-    /// As [`build_from_file`](Self::build_from_file).
+    /// [`ErrorKind::InvalidData`] if it is corrupt, or has an operator, type or version that ONNX Runtime does not know;
+    /// [`ErrorKind::Unavailable`] if the execution provider cannot start or does not support all nodes.
     pub fn build_from_memory(self, model: &[u8]) -> Result<OnnxRuntimeEngine> {
         let name = "(in memory)";
         let graph =

@@ -94,7 +94,7 @@ impl Resize {
     /// Resizes `bytes` [height, width] to [S·S] pixels, rounding after each pass.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there are fewer bytes.
     pub fn run_gray(&mut self, bytes: &[u8], width: u32, height: u32) -> Result<&[U8]> {
         let source = TypedImageRef::from_buffer(width, height, bytes).map_err(failed)?;
         two_passes(&mut self.resizer, &source, &mut self.gray, self.side)?;
@@ -105,7 +105,7 @@ impl Resize {
     /// rounding after each pass. Chroma gets the weights that it would have if it were repeated for 2 × 2 pixels first.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there are fewer bytes.
     pub fn run_nv12(
         &mut self,
         luma: &[u8],
@@ -155,7 +155,7 @@ fn repeated_chroma(pixels: u32, side: u32) -> ResizeOptions {
 }
 
 /// Resizes images to any size in one pass in each direction. With the width alone, it is the first of the two passes: the second one
-/// over all rows of a picture that comes in parts gives what [`Resize`] makes of the picture.
+/// over all rows of an image that comes in parts gives what [`Resize`] makes of the image.
 #[derive(Default)]
 pub struct Scaler(Resizer);
 

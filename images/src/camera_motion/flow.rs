@@ -1,4 +1,4 @@
-//! Corners of a picture, and where they are in the next one.
+//! Corners of an image, and where they are in the next one.
 
 /// Levels of the pyramid, each half as large as the one before.
 const LEVELS: usize = 4;
@@ -14,7 +14,7 @@ const LEAST_STEP: f32 = 0.03;
 /// Pixels that a point may miss when it is followed back.
 const LEAST_RETURN: f64 = 0.5;
 
-/// A picture in several sizes.
+/// An image in several sizes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pyramid {
     levels: [Level; LEVELS],
@@ -28,7 +28,7 @@ struct Level {
 }
 
 impl Pyramid {
-    /// The pixels of the largest picture, to be filled before [`reduce`](Self::reduce).
+    /// The pixels of the largest image, to be filled before [`reduce`](Self::reduce).
     pub(super) fn start(&mut self, width: usize, height: usize) -> &mut [f32] {
         let level = &mut self.levels[0];
         (level.width, level.height) = (width, height);
@@ -36,7 +36,7 @@ impl Pyramid {
         &mut level.pixels
     }
 
-    /// Makes the smaller pictures.
+    /// Makes the smaller images.
     pub(super) fn reduce(&mut self) {
         for index in 1..LEVELS {
             let (above, below) = self.levels.split_at_mut(index);
@@ -52,7 +52,7 @@ impl Pyramid {
         }
     }
 
-    /// Width and height of the largest picture.
+    /// Width and height of the largest image.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.levels[0].width, self.levels[0].height)
     }
@@ -86,8 +86,8 @@ impl Level {
 }
 
 /// The strongest corner of each cell, if it has one: points with pixel edges at whole numbers.
-pub(super) fn corners(picture: &Pyramid) -> Vec<[f64; 2]> {
-    let level = &picture.levels[0];
+pub(super) fn corners(image: &Pyramid) -> Vec<[f64; 2]> {
+    let level = &image.levels[0];
     let margin = RADIUS + 1;
     let mut found = Vec::new();
     if level.width <= 2 * margin || level.height <= 2 * margin {
@@ -149,14 +149,14 @@ impl Products {
     }
 }
 
-/// The place of a point of one picture in the other; `None` if it left the picture, or does not come back when followed back.
+/// The place of a point of one image in the other; `None` if it left the image, or does not come back when followed back.
 pub(super) fn follow(from: &Pyramid, to: &Pyramid, at: [f64; 2]) -> Option<[f64; 2]> {
     let there = track(from, to, at)?;
     let back = track(to, from, there)?;
     ((back[0] - at[0]).hypot(back[1] - at[1]) < LEAST_RETURN).then_some(there)
 }
 
-/// Lucas and Kanade's search from the smallest picture to the largest (Bouguet, 2000).
+/// Lucas and Kanade's search from the smallest image to the largest (Bouguet, 2000).
 fn track(from: &Pyramid, to: &Pyramid, at: [f64; 2]) -> Option<[f64; 2]> {
     let mut moved = [0.0f32; 2];
     for level in (0..LEVELS).rev() {

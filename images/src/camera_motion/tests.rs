@@ -39,7 +39,7 @@ fn view(data: &[u8]) -> FrameView<'_> {
     }
 }
 
-/// The largest distance of the estimate from the truth in pixels, over the picture.
+/// The largest distance of the estimate from the truth in pixels, over the image.
 fn error(motion: &CameraMotion, truth: impl Fn([f64; 2]) -> [f64; 2]) -> f64 {
     let [[a, b, c], [d, e, f]] = motion.matrix();
     let (width, height) = (SIZE.0 as f64, SIZE.1 as f64);
@@ -60,7 +60,7 @@ fn estimate(before: &[u8], after: &[u8]) -> CameraMotion {
 #[test]
 fn shifts_turns_and_zooms_are_found() {
     let (cx, cy) = (SIZE.0 as f64 / 2.0, SIZE.1 as f64 / 2.0);
-    // The picture moves by: scale, turn in radians, shift.
+    // The image moves by: scale, turn in radians, shift.
     for (scale, turn, shift) in [
         (1.0, 0.0, [7.3, -4.1]),
         (1.0, 0.0, [-60.0, 25.0]),

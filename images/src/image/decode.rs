@@ -65,12 +65,12 @@ fn decode_as(format: ImageFormat, bytes: &[u8], name: &str) -> Result<Image> {
     if !is_there {
         return Err(invalid(name, &no_memory(needed)));
     }
-    let mut picture = DynamicImage::from_decoder(decoder).map_err(failed)?;
+    let mut image = DynamicImage::from_decoder(decoder).map_err(failed)?;
     if format == ImageFormat::Jpeg && !jpeg::is_complete(bytes) {
         return Err(invalid(name, TRUNCATED));
     }
-    picture.apply_orientation(orientation);
-    Image::from_rgb8(picture.width(), picture.height(), into_rgb8(picture))
+    image.apply_orientation(orientation);
+    Image::from_rgb8(image.width(), image.height(), into_rgb8(image))
 }
 
 /// The image of a TIFF file's rows, turned as the file says.
@@ -78,9 +78,9 @@ fn upright_tiff(rows: TiffRows<Cursor<&[u8]>>, name: &str) -> Result<Image> {
     let (width, height) = rows.size();
     let orientation = u8::try_from(rows.orientation).ok().and_then(Orientation::from_exif);
     let pixels = rows.into_pixels().map_err(|refused| refused.about(name))?;
-    let mut picture = DynamicImage::from(Image::from_rgb8(width, height, pixels)?);
-    picture.apply_orientation(orientation.unwrap_or(Orientation::NoTransforms));
-    Ok(picture.into())
+    let mut image = DynamicImage::from(Image::from_rgb8(width, height, pixels)?);
+    image.apply_orientation(orientation.unwrap_or(Orientation::NoTransforms));
+    Ok(image.into())
 }
 
 /// Width and height that the header of a file in memory declares, at the cost of reading the header; errors call it `name`.
@@ -144,21 +144,21 @@ fn orientation(decoder: &mut impl ImageDecoder) -> Orientation {
 }
 
 /// 8-bit RGB: [height, width, rgb].
-pub(super) fn into_rgb8(picture: DynamicImage) -> Vec<u8> {
-    let channels = usize::from(picture.color().channel_count());
+pub(super) fn into_rgb8(image: DynamicImage) -> Vec<u8> {
+    let channels = usize::from(image.color().channel_count());
     let mut rgb = Vec::new();
-    if let DynamicImage::ImageRgb8(picture) = picture {
-        return picture.into_raw();
-    } else if let Some(picture) = picture.as_flat_samples_u8() {
-        append_rgb(picture.samples, channels, |level| level, &mut rgb);
-    } else if let Some(picture) = picture.as_flat_samples_u16() {
-        append_rgb(picture.samples, channels, high_byte, &mut rgb);
-    } else if let Some(picture) = picture.as_flat_samples_f32() {
+    if let DynamicImage::ImageRgb8(image) = image {
+        return image.into_raw();
+    } else if let Some(image) = image.as_flat_samples_u8() {
+        append_rgb(image.samples, channels, |level| level, &mut rgb);
+    } else if let Some(image) = image.as_flat_samples_u16() {
+        append_rgb(image.samples, channels, high_byte, &mut rgb);
+    } else if let Some(image) = image.as_flat_samples_f32() {
         // A NaN becomes 0.
-        append_rgb(picture.samples, channels, |v| (v.clamp(0.0, 1.0) * 255.0).round() as u8, &mut rgb);
+        append_rgb(image.samples, channels, |v| (v.clamp(0.0, 1.0) * 255.0).round() as u8, &mut rgb);
     } else {
         // The enum is non-exhaustive.
-        return picture.into_rgb8().into_raw();
+        return image.into_rgb8().into_raw();
     }
     rgb
 }
@@ -199,20 +199,18 @@ mod tests {
         DynamicImage::ImageRgb8(::image::RgbImage::from_fn(width, height, pixel))
     }
 
-    fn encode(picture: &DynamicImage, format: ImageFormat) -> Vec<u8> {
+    fn encode(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
         let mut bytes = Cursor::new(Vec::new());
-        picture
-            .write_to(&mut bytes, format)
-            .expect("the encoder takes 8-bit pictures and memory does not fail");
+        image.write_to(&mut bytes, format).expect("the encoder takes 8-bit images and memory does not fail");
         bytes.into_inner()
     }
 
     #[test]
     fn every_format_is_read_and_truncated_files_are_errors() {
-        let picture = pattern(50, 40);
+        let drawn = pattern(50, 40);
         let mut failures = Vec::new();
         for format in ALL {
-            let bytes = encode(&picture, format);
+            let bytes = encode(&drawn, format);
             match Image::decode(&bytes, "whole") {
                 Ok(image) if (image.width(), image.height()) == (50, 40) => {}
                 other => failures.push(format!("{format:?} whole: {other:?}")),
@@ -246,8 +244,8 @@ mod tests {
             ("rgba32f", ImageBuffer::from_pixel(2, 2, Rgba([f32::NAN, 1.0, 0.0, 0.0])).into(), [0, 255, 0]),
         ];
         let mut failures = Vec::new();
-        for (name, picture, expected) in cases {
-            let rgb = into_rgb8(picture);
+        for (name, image, expected) in cases {
+            let rgb = into_rgb8(image);
             if rgb != expected.repeat(4) {
                 failures.push(format!("{name}: expected {expected:?}, came {:?}", &rgb[..3]));
             }

@@ -1,4 +1,4 @@
-//! Scaled pictures, pages of several, and encoded ones.
+//! Scaled images, pages of several, and encoded ones.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use ocelli_resize::Scaler;
 use super::{Image, ImageView, rgb8_len};
 
 impl Image {
-    /// A picture of one colour.
+    /// An image of one colour.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero.
@@ -20,7 +20,7 @@ impl Image {
         Ok(image)
     }
 
-    /// The picture, scaled with its aspect ratio to fit into a width and height, bilinear with antialiasing.
+    /// The image, scaled with its aspect ratio to fit into a width and height, bilinear with antialiasing.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero.
@@ -36,16 +36,16 @@ impl Image {
         Ok(scaled)
     }
 
-    /// Copies a picture into the middle of a rectangle: left, top, width and height. What is outside of the rectangle or of this image
+    /// Copies another image into the middle of a rectangle: left, top, width and height. What is outside of the rectangle or of this image
     /// is left out.
-    pub fn place(&mut self, picture: &Image, [left, top, width, height]: [u32; 4]) {
+    pub fn place(&mut self, image: &Image, [left, top, width, height]: [u32; 4]) {
         let centred = |edge: u32, full: u32, used: u32| edge + (full - used.min(full)) / 2;
-        let (x, y) = (centred(left, width, picture.width), centred(top, height, picture.height));
-        let columns = picture.width.min(width).min(self.width.saturating_sub(x)) as usize * 3;
+        let (x, y) = (centred(left, width, image.width), centred(top, height, image.height));
+        let columns = image.width.min(width).min(self.width.saturating_sub(x)) as usize * 3;
         let rows =
-            picture.height.min(height).min(self.height.saturating_sub(y)) as usize * usize::from(columns > 0);
-        let (row, stride) = (picture.width as usize * 3, self.width as usize * 3);
-        for (line, pixels) in picture.data.chunks_exact(row.max(1)).take(rows).enumerate() {
+            image.height.min(height).min(self.height.saturating_sub(y)) as usize * usize::from(columns > 0);
+        let (row, stride) = (image.width as usize * 3, self.width as usize * 3);
+        for (line, pixels) in image.data.chunks_exact(row.max(1)).take(rows).enumerate() {
             let at = (y as usize + line) * stride + x as usize * 3;
             self.data[at..at + columns].copy_from_slice(&pixels[..columns]);
         }
@@ -53,7 +53,7 @@ impl Image {
 }
 
 impl ImageView<'_> {
-    /// The picture as the bytes of a file: PNG, JPEG, WebP, BMP, TIFF, GIF or PNM. JPEG has a quality from 1 to 100.
+    /// The image as the bytes of a file: PNG, JPEG, WebP, BMP, TIFF, GIF or PNM. JPEG has a quality from 1 to 100.
     ///
     /// # Errors
     /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if it cannot be encoded.
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_are_placed_in_the_middle_and_cut_at_edges() {
+    fn images_are_placed_in_the_middle_and_cut_at_edges() {
         let red = Image::filled(4, 2, [255, 0, 0]).expect("it has pixels");
         let fitted = red.fitted((8, 8)).expect("it has pixels");
         assert_eq!((fitted.width(), fitted.height()), (8, 4));
@@ -100,12 +100,12 @@ mod tests {
 
     #[test]
     fn every_format_is_decoded_as_it_was_or_nearly() {
-        let picture = Image::filled(5, 3, [200, 100, 50]).expect("it has pixels");
+        let image = Image::filled(5, 3, [200, 100, 50]).expect("it has pixels");
         for format in ["png", "jpg", "webp", "bmp", "tiff", "gif", "ppm"] {
             let known = ImageFormat::from_extension(format).expect("it is a format");
-            let bytes = picture.view().encoded(known, 90).expect("it can be encoded");
+            let bytes = image.view().encoded(known, 90).expect("it can be encoded");
             let again = Image::decode(&bytes, format).expect("it can be decoded");
-            let close = again.as_rgb8().iter().zip(picture.as_rgb8()).all(|(a, b)| a.abs_diff(*b) < 4);
+            let close = again.as_rgb8().iter().zip(image.as_rgb8()).all(|(a, b)| a.abs_diff(*b) < 4);
             assert!(
                 close && again.width() == 5 && again.height() == 3,
                 "{format}: {:?}",

@@ -12,7 +12,7 @@ use crate::image::MAX_PIXELS;
 use crate::rows::packed;
 use ocelli_error::{Error, Result};
 
-/// More are a picture, not masks.
+/// More are an image, not masks.
 const MAX_OBJECTS: usize = 1024;
 
 /// Reads the masks of a PNG with a palette, or a grey one of 8 or 16 bits, whose pixels are numbers of objects, and 0 where there

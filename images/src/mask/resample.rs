@@ -57,7 +57,10 @@ impl MaskResampler {
     /// the mask.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// [`ErrorKind::Mismatch`](ocelli_error::ErrorKind::Mismatch) if the number of logits is not that of the grid,
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if one is NaN,
+    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the image has no pixels or more than fit in
+    /// `u32`.
     pub fn run_logits(
         &mut self,
         logits: &[f32],

@@ -357,7 +357,7 @@ fn polygons_without_holes_cover_the_mask() {
 }
 
 #[test]
-fn a_mask_of_a_part_is_placed_in_the_picture() {
+fn a_mask_of_a_part_is_placed_in_the_image() {
     let part = drawn(&["#..#", "##.#", "...#"]);
     let expected = drawn(&[".......", "..#..#.", "..##.#.", ".....#."]);
     assert_eq!(part.placed((2, 1), (7, 4)).map_err(|error| error.to_string()), Ok(expected));

@@ -8,7 +8,7 @@ use dora_node_api::{DoraArray, DoraNode, Event, Metadata, MetadataParameters, Pa
 use ocelli::{Error, ErrorKind, FrameView, Image};
 use ocelli_robot::{Failures, LiveDetector, Settings, camera, parameters};
 
-use crate::image::Picture;
+use crate::image::InputImage;
 use crate::objects;
 
 /// The metadata that has the time of the image, in nanoseconds since 1970: dora's own is that of the results.
@@ -65,11 +65,11 @@ struct State {
 impl State {
     fn detect(&mut self, node: &mut DoraNode, metadata: &Metadata, data: &DoraArray) -> anyhow::Result<()> {
         let time = since_1970(metadata);
-        let outcome = match Picture::of(data.as_array(), &metadata.parameters, time) {
-            Ok(Picture::Pixels(pixels)) => {
+        let outcome = match InputImage::of(data.as_array(), &metadata.parameters, time) {
+            Ok(InputImage::Pixels(pixels)) => {
                 camera::view(pixels, &mut self.converted).and_then(|frame| self.detector.detect(frame))
             }
-            Ok(Picture::File(file)) => Image::decode(file, "the image")
+            Ok(InputImage::File(file)) => Image::decode(file, "the image")
                 .and_then(|image| self.detector.detect(FrameView { timestamp: time, ..(&image).into() })),
             Err(error) => Err(error),
         };

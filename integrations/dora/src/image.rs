@@ -11,14 +11,14 @@ use ocelli_robot::camera::{ENCODINGS, Pixels};
 
 /// An image, borrowed from the message.
 #[derive(Debug)]
-pub enum Picture<'a> {
+pub enum InputImage<'a> {
     /// Pixels.
     Pixels(Pixels<'a>),
     /// A file: JPEG, PNG, WebP.
     File(&'a [u8]),
 }
 
-impl<'a> Picture<'a> {
+impl<'a> InputImage<'a> {
     /// The image of a message, without a copy:
     ///
     /// - `std/media/v1/Image`, a struct with `width`, `height`, `encoding` and `data`; the encoding may be that of a file;
@@ -129,7 +129,7 @@ mod tests {
         let column = array.column_by_name("data").expect("it has data");
         let buffer = column.as_any().downcast_ref::<LargeBinaryArray>().expect("bytes").value_data();
         let none = MetadataParameters::new();
-        let Ok(Picture::Pixels(pixels)) = Picture::of(&array, &none, Duration::ZERO) else {
+        let Ok(InputImage::Pixels(pixels)) = InputImage::of(&array, &none, Duration::ZERO) else {
             panic!("pixels");
         };
         let mut converted = Vec::new();
@@ -144,7 +144,7 @@ mod tests {
             ("width".to_owned(), Parameter::Integer(4)),
             ("height".to_owned(), Parameter::Integer(2)),
         ]);
-        let Ok(Picture::Pixels(pixels)) = Picture::of(&bytes, &metadata, Duration::ZERO) else {
+        let Ok(InputImage::Pixels(pixels)) = InputImage::of(&bytes, &metadata, Duration::ZERO) else {
             panic!("pixels");
         };
         assert_eq!((pixels.data.as_ptr(), pixels.step), (bytes.values().as_ptr(), 4));
@@ -157,7 +157,7 @@ mod tests {
         let files: [&dyn Array; 3] =
             [&compressed, &image("JPEG", 2, b"file"), &BinaryArray::from_vec(vec![b"file"])];
         for file in files {
-            assert!(matches!(Picture::of(file, &none, Duration::ZERO), Ok(Picture::File(b"file"))));
+            assert!(matches!(InputImage::of(file, &none, Duration::ZERO), Ok(InputImage::File(b"file"))));
         }
         let several = LargeBinaryArray::from_vec(vec![b"file", b"file"]);
         let nameless = StructArray::try_from(vec![("x", Arc::new(UInt32Array::from(vec![1])) as ArrayRef)])
@@ -169,7 +169,7 @@ mod tests {
             (&UInt32Array::from(vec![1]), "image of the type UInt32"),
         ];
         for (array, part) in cases {
-            let error = Picture::of(array, &none, Duration::ZERO).expect_err("no image").to_string();
+            let error = InputImage::of(array, &none, Duration::ZERO).expect_err("no image").to_string();
             assert!(error.contains(part), "{error}");
         }
     }

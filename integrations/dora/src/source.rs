@@ -10,7 +10,7 @@ use dora_node_api::arrow_v59::array::{ArrayRef, LargeBinaryArray, StringArray, S
 use dora_node_api::{DoraArray, Event, EventStream, MetadataParameters, Parameter};
 use ocelli::image::has_image_extension;
 use ocelli::source::{
-    InputOptions, PictureFiles, StreamTimeouts, natural_order, open_camera, open_stream, open_video,
+    ImageFiles, InputOptions, StreamTimeouts, natural_order, open_camera, open_stream, open_video,
 };
 use ocelli::{Cancellation, Frame, Source};
 
@@ -30,9 +30,9 @@ const TURN: Duration = Duration::from_millis(50);
 /// Which frames to send.
 #[derive(Args)]
 pub struct SourceArgs {
-    /// A video, a URL, the number of a camera, a picture, or a folder of pictures
+    /// A video, a URL, the number of a camera, an image, or a folder of images
     source: String,
-    /// Pictures per second
+    /// Images per second
     #[arg(long, value_name = "HZ", default_value_t = 30.0)]
     frame_rate: f64,
     /// Start over at the end
@@ -93,7 +93,7 @@ fn open(arguments: &SourceArgs) -> anyhow::Result<Box<dyn Source>> {
     } else {
         return Ok(open_video(path)?);
     };
-    Ok(Box::new(PictureFiles::new(name, files, arguments.frame_rate)?))
+    Ok(Box::new(ImageFiles::new(name, files, arguments.frame_rate)?))
 }
 
 /// Waits for the time; returns whether the dataflow ends before.

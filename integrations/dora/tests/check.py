@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from PIL import Image as Picture
+from PIL import Image as PilImage
 
 HERE = Path(__file__).resolve().parent
 CLASSES = ["dog", "tree", "bicycle"]
@@ -29,7 +29,7 @@ DETECTION = pa.struct([("boxes", pa.large_list(pa.field("item", BOX)))])
 
 
 def views(scenes):
-    park = Picture.open(Path(scenes) / "park.png").convert("RGB")
+    park = PilImage.open(Path(scenes) / "park.png").convert("RGB")
     return [park.crop((8 * index, 0, 8 * index + 480, 360)) for index in range(FRAMES)]
 
 
@@ -164,7 +164,7 @@ def take_part(scenes, expected):
 
     peer.send(peer.struct(0, "rgb8").slice(0, 0))
     peer.send(pa.array([1, 2, 3], pa.uint32()))
-    peer.send(pa.array([b"no picture"], pa.large_binary()))
+    peer.send(pa.array([b"no image"], pa.large_binary()))
     expect(same(peer.found(peer.struct(0)), peer.of_frame(0)), "what is no image harms nothing")
 
     peer.change(["dog"], set())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from mcap.reader import make_reader
-from PIL import Image as Picture
+from PIL import Image as PilImage
 from rosbags.highlevel import AnyReader
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
@@ -25,7 +25,7 @@ FRAMES = 5
 
 
 def views():
-    park = Picture.open(Path(scenes) / "park.png").convert("RGB")
+    park = PilImage.open(Path(scenes) / "park.png").convert("RGB")
     return [park.crop((8 * index, 0, 8 * index + 480, 360)) for index in range(FRAMES)]
 
 

@@ -101,9 +101,6 @@ impl LiveDetector {
     }
 
     /// Detects and tracks in a frame.
-    ///
-    /// # Errors
-    /// As [`Detector::detect`].
     pub fn detect(&mut self, frame: FrameView<'_>) -> Result<FrameOutcome> {
         frame.check()?;
         let found = self.detector.detect_embedded(frame, &self.prompts)?;

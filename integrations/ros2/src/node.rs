@@ -30,7 +30,7 @@ const TRANSPORT: &str = "image_transport";
 /// Settings to change to, and where to answer.
 type Change = (Settings, Sender<Result<(), String>>);
 
-enum Picture {
+enum InputImage {
     Raw(Image),
     Compressed(CompressedImage),
 }
@@ -79,7 +79,7 @@ fn settings(arguments: &Arguments) -> anyhow::Result<(Settings, String)> {
 
 struct Node {
     detector: LiveDetector,
-    newest: Arc<Newest<Picture>>,
+    newest: Arc<Newest<InputImage>>,
     /// The settings as the parameter services see them.
     current: Arc<Mutex<Settings>>,
     detections: Publisher<Detection2DArray>,
@@ -126,9 +126,9 @@ impl Node {
         if transport == "compressed" {
             // As image_transport names it, whatever the topic is remapped to.
             topic = arguments.topic(&format!("{topic}/compressed"));
-            middleware.subscribe(&topic, move |image| place.put(Picture::Compressed(image)))?;
+            middleware.subscribe(&topic, move |image| place.put(InputImage::Compressed(image)))?;
         } else {
-            middleware.subscribe(&topic, move |image| place.put(Picture::Raw(image)))?;
+            middleware.subscribe(&topic, move |image| place.put(InputImage::Raw(image)))?;
         }
         middleware.spin()?;
         started.store(true, Ordering::Relaxed);
@@ -169,7 +169,7 @@ impl Node {
             // Nobody waits any longer if it took too long.
             drop(answer.send(changed));
         }
-        let Some(picture) = self.newest.take(TURN) else {
+        let Some(image) = self.newest.take(TURN) else {
             if !self.is_silent && self.last_image.elapsed() > SILENCE {
                 self.is_silent = true;
                 tracing::warn!("no image on {} for {} s; waiting", self.topic, SILENCE.as_secs());
@@ -180,16 +180,16 @@ impl Node {
             tracing::info!("images on {} again", self.topic);
         }
         self.last_image = Instant::now();
-        if let Err(error) = self.detect(&picture) {
+        if let Err(error) = self.detect(&image) {
             self.report(&error.to_string());
         }
     }
 
-    fn detect(&mut self, picture: &Picture) -> ocelli::Result<()> {
+    fn detect(&mut self, input: &InputImage) -> ocelli::Result<()> {
         let decoded;
         let mut converted = std::mem::take(&mut self.converted);
-        let (header, frame) = match picture {
-            Picture::Raw(image) => {
+        let (header, frame) = match input {
+            InputImage::Raw(image) => {
                 let pixels = camera::Pixels {
                     encoding: &image.encoding,
                     width: image.width,
@@ -200,7 +200,7 @@ impl Node {
                 };
                 (&image.header, camera::view(pixels, &mut converted)?)
             }
-            Picture::Compressed(file) => {
+            InputImage::Compressed(file) => {
                 decoded = ocelli::Image::decode(&file.data, &format!("image on {}", self.topic))?;
                 let timestamp = file.header.stamp.since_start();
                 (&file.header, FrameView { timestamp, ..(&decoded).into() })
@@ -228,8 +228,8 @@ impl Node {
         header: &Header,
     ) -> ocelli::Result<()> {
         let (width, height) = (image.width(), image.height());
-        let mut picture = image.into_rgb_image();
-        self.annotator.annotate(&mut picture, &outcome.detections)?;
+        let mut rgb = image.into_rgb_image();
+        self.annotator.annotate(&mut rgb, &outcome.detections)?;
         self.annotated.publish(Image {
             header: header.clone(),
             height,
@@ -237,7 +237,7 @@ impl Node {
             encoding: "rgb8".into(),
             is_bigendian: 0,
             step: 3 * width,
-            data: picture.into_raw(),
+            data: rgb.into_raw(),
         });
         Ok(())
     }

@@ -24,7 +24,7 @@ from cyclonedds.pub import DataWriter
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 from cyclonedds.util import duration
-from PIL import Image as Picture
+from PIL import Image as PilImage
 
 
 @dataclass
@@ -194,12 +194,12 @@ class Peer:
     def camera(self):
         return DataWriter(self.participant, Topic(self.participant, "rt/image", Image), qos=SENSOR)
 
-    def send(self, picture, stamp=None):
+    def send(self, image, stamp=None):
         now = time.time_ns()
         stamp = stamp or (now // 10**9, now % 10**9)
-        height, width, _ = picture.shape
+        height, width, _ = image.shape
         header = Header(Time(*stamp), "camera/ü")
-        self.images.write(Image(header, height, width, "bgr8", 0, 3 * width, picture.tobytes()))
+        self.images.write(Image(header, height, width, "bgr8", 0, 3 * width, image.tobytes()))
         return stamp
 
     def receive(self, timeout):
@@ -211,10 +211,10 @@ class Peer:
             time.sleep(0.0005)
         return None
 
-    def detect(self, picture, tries=20, stamp=None):
-        """The detections of this picture; the first ones may be lost while the peers discover each other."""
+    def detect(self, image, tries=20, stamp=None):
+        """The detections of this image; the first ones may be lost while the peers discover each other."""
         for _ in range(tries):
-            stamp = self.send(picture, stamp)
+            stamp = self.send(image, stamp)
             while got := self.receive(2):
                 if (got[0].header.stamp.sec, got[0].header.stamp.nanosec) == tuple(stamp):
                     return got[0]
@@ -263,7 +263,7 @@ def latest(reader):
 def main():
     program, scenes = sys.argv[1:3]
     frames = int(sys.argv[3]) if len(sys.argv) > 3 else 50
-    park = Picture.open(Path(scenes) / "park.png").convert("RGB")
+    park = PilImage.open(Path(scenes) / "park.png").convert("RGB")
     rgb = np.asarray(park)
     bgr = np.ascontiguousarray(rgb[:, :, ::-1])
     peer = Peer()
@@ -290,17 +290,17 @@ def main():
         annotated = peer.reader("rt/ocelli/annotated", Image, SENSOR)
         masks = peer.reader("rt/ocelli/masks", Image, SENSOR)
         time.sleep(2)
-        picture = mask = None
+        image = mask = None
         for _ in range(10):
             found = peer.detect(bgr)
             time.sleep(0.3)
-            picture = next(iter(valid(annotated)), picture)
+            image = next(iter(valid(annotated)), image)
             mask = next(iter(valid(masks)), mask)
-            if picture and mask:
+            if image and mask:
                 break
-        drawn = np.array(picture.data, np.uint8).reshape(rgb.shape)
+        drawn = np.array(image.data, np.uint8).reshape(rgb.shape)
         changed = (drawn != rgb).any(axis=2).mean()
-        expect(picture.header.frame_id == "camera/ü" and 0 < changed < 0.5, f"the annotated image differs in {changed:.0%}")
+        expect(image.header.frame_id == "camera/ü" and 0 < changed < 0.5, f"the annotated image differs in {changed:.0%}")
         values = np.array(mask.data, np.uint8).view(np.uint16).reshape(rgb.shape[:2])
         expect(mask.encoding == "mono16" and set(np.unique(values)) == set(range(5)), "the masks of four detections")
 
@@ -356,17 +356,17 @@ def main():
         node.kill()
 
 
-def measure(peer, picture, frames):
+def measure(peer, image, frames):
     """Latency from the stamp of an image to the arrival of its detections, one image at a time."""
     times = []
     for _ in range(frames):
-        stamp = peer.send(picture)
+        stamp = peer.send(image)
         if got := peer.receive(2):
             sent = stamp[0] * 10**9 + stamp[1]
             if (got[0].header.stamp.sec, got[0].header.stamp.nanosec) == tuple(stamp):
                 times.append((got[1] - sent) / 1e6)
     p50, p90, p99 = np.percentile(times, [50, 90, 99])
-    height, width, _ = picture.shape
+    height, width, _ = image.shape
     print(f"latency of {width}x{height}: p50 {p50:.1f} ms, p90 {p90:.1f} ms, p99 {p99:.1f} ms, n {len(times)} of {frames}")
     expect(len(times) > frames * 0.8, "most images have results")
 

@@ -6,7 +6,7 @@ use ocelli_engines::Tensor;
 use ocelli_tracking::masklets::DetectorPrompt;
 
 use super::VideoSessionOptions;
-use super::source::{Pictures, SessionSource};
+use super::source::{Images, SessionSource};
 use crate::detector::{
     Detector, EmbeddedPrompts, ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, Wanted,
 };
@@ -80,7 +80,7 @@ impl Frames {
         self.kept.clear();
     }
 
-    /// Drops the pushed pictures before this frame, and their features.
+    /// Drops the pushed images before this frame, and their features.
     pub(super) fn forget_before(&mut self, frame: usize) {
         self.source.forget_before(frame);
         self.kept.retain(|(kept, _)| *kept >= frame);
@@ -99,7 +99,7 @@ impl Frames {
         self.decoder.require_masks()?;
         let mut embedded = self.text.embed(prompts)?;
         let has_exemplars = prompts.iter().any(|prompt| !prompt.exemplars().is_empty());
-        if has_exemplars && !matches!(self.source.pictures, Pictures::Features(_)) {
+        if has_exemplars && !matches!(self.source.images, Images::Features(_)) {
             let (wanted, mut times) = (self.wanted(), StageTimes::default());
             self.encoder.encode_into(&*self.source.read(frame)?, wanted, &mut self.features, &mut times)?;
             embedded = self.decoder.keep_exemplars(&self.features, &embedded)?;
@@ -112,7 +112,7 @@ impl Frames {
     }
 
     fn compute(&mut self, number: usize) -> Result<()> {
-        if let Pictures::Features(source) = &mut self.source.pictures {
+        if let Images::Features(source) = &mut self.source.images {
             return source(number, &mut self.current);
         }
         let detects = match self.asked {

@@ -1,4 +1,4 @@
-//! The pictures of a session.
+//! The images of a session.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -13,8 +13,8 @@ use crate::masklets::detect::MaskFrame;
 use crate::source::{InputOptions, Source, natural_order, open_video_with};
 use ocelli_error::{Error, ErrorKind, Result};
 
-/// Pictures that are kept when a run goes back in a video that is read from its start.
-const KEPT_PICTURES: usize = 16;
+/// Images that are kept when a run goes back in a video that is read from its start.
+const KEPT_IMAGES: usize = 16;
 
 /// Fills a frame by its number.
 type FeatureSource = Box<dyn FnMut(usize, &mut MaskFrame) -> Result<()> + Send>;
@@ -23,11 +23,11 @@ type FeatureSource = Box<dyn FnMut(usize, &mut MaskFrame) -> Result<()> + Send>;
 pub struct SessionSource {
     pub(super) name: String,
     pub(super) shape: VideoShape,
-    pub(super) pictures: Pictures,
+    pub(super) images: Images,
 }
 
-pub(super) enum Pictures {
-    /// Picture files.
+pub(super) enum Images {
+    /// Image files.
     Files(Vec<PathBuf>),
     /// A source that is opened again to go back.
     Reopened(Reopened),
@@ -38,10 +38,10 @@ pub(super) enum Pictures {
 }
 
 impl SessionSource {
-    /// A video file, or a folder of pictures in natural order.
+    /// A video file, or a folder of images in natural order.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a folder without pictures, and as [`open_video`](crate::source::open_video).
+    /// [`ErrorKind::InvalidArgument`] for a folder without images, and as [`open_video`](crate::source::open_video).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, InputOptions::default())
     }
@@ -61,28 +61,27 @@ impl SessionSource {
             return Err(invalid(format!("{}: {why}", path.display())));
         }
         let entries = path.read_dir().map_err(|error| Error::io("cannot read the folder", path, error))?;
-        let is_picture = |path: &PathBuf| path.is_file() && is_image_file(path);
-        let mut files: Vec<PathBuf> =
-            entries.flatten().map(|entry| entry.path()).filter(is_picture).collect();
+        let is_image = |path: &PathBuf| path.is_file() && is_image_file(path);
+        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_image).collect();
         natural_order(&mut files);
         if files.is_empty() {
-            return Err(invalid(format!("{}: the folder has no pictures", path.display())));
+            return Err(invalid(format!("{}: the folder has no images", path.display())));
         }
-        Self::pictures(path.display().to_string(), files)
+        Self::images(path.display().to_string(), files)
     }
 
-    /// Picture files in this order; `name` stands for the video in messages.
+    /// Image files in this order; `name` stands for the video in messages.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if there are none; what [`Image::open`] returns for the first one.
-    pub fn pictures(name: impl Into<String>, files: Vec<PathBuf>) -> Result<Self> {
+    pub fn images(name: impl Into<String>, files: Vec<PathBuf>) -> Result<Self> {
         let name = name.into();
         let Some(first) = files.first() else {
-            return Err(invalid(format!("{name}: expected at least one picture")));
+            return Err(invalid(format!("{name}: expected at least one image")));
         };
         let first = Image::open(first)?;
         let shape = shape(files.len(), first.width(), first.height());
-        Ok(Self { name, shape, pictures: Pictures::Files(files) })
+        Ok(Self { name, shape, images: Images::Files(files) })
     }
 
     /// A source that `open` opens from its start, again each time when a run goes back.
@@ -115,13 +114,13 @@ impl SessionSource {
         let recent = VecDeque::from([(0, std::mem::take(&mut frame).image)]);
         let reopened = Reopened { open: Box::new(open), source, next: 1, recent };
         let shape = shape(count, width, height);
-        Ok(Self { name, shape, pictures: Pictures::Reopened(reopened) })
+        Ok(Self { name, shape, images: Images::Reopened(reopened) })
     }
 
     /// A video that begins with this frame; [`VideoSession::push`](super::VideoSession::push) appends the others.
     pub fn pushed(first: Image) -> Self {
         let shape = shape(1, first.width(), first.height());
-        Self { name: "pushed frames".into(), shape, pictures: Pictures::Pushed(0, VecDeque::from([first])) }
+        Self { name: "pushed frames".into(), shape, images: Images::Pushed(0, VecDeque::from([first])) }
     }
 
     /// Frames whose features and detections come from elsewhere.
@@ -130,7 +129,7 @@ impl SessionSource {
         shape: VideoShape,
         source: impl FnMut(usize, &mut MaskFrame) -> Result<()> + Send + 'static,
     ) -> Self {
-        Self { name: "features".into(), shape, pictures: Pictures::Features(Box::new(source)) }
+        Self { name: "features".into(), shape, images: Images::Features(Box::new(source)) }
     }
 
     /// Size and number of the frames.
@@ -138,38 +137,38 @@ impl SessionSource {
         self.shape
     }
 
-    /// The picture of a frame. Of a video file the frames from the one that was read last are at hand; going back more than a few
+    /// The image of a frame. Of a video file the frames from the one that was read last are at hand; going back more than a few
     /// frames reads it from its start.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidData`] if the video ends before it; errors of reading the frame, and if its size is not that of the first.
-    pub fn picture(&mut self, frame: usize) -> Result<Image> {
+    pub fn image(&mut self, frame: usize) -> Result<Image> {
         self.read(frame).map(Cow::into_owned)
     }
 
-    /// The picture of a frame, of the size of the first one.
+    /// The image of a frame, of the size of the first one.
     pub(super) fn read(&mut self, number: usize) -> Result<Cow<'_, Image>> {
         let count = self.shape.frames.unwrap_or(0);
-        let (name, picture) = match &mut self.pictures {
-            Pictures::Files(files) => {
+        let (name, image) = match &mut self.images {
+            Images::Files(files) => {
                 let file =
                     files.get(number).ok_or_else(|| missing(&self.name, number, files.len(), count))?;
                 (file.display().to_string(), Cow::Owned(Image::open(file)?))
             }
-            Pictures::Reopened(video) => {
+            Images::Reopened(video) => {
                 (self.name.clone(), Cow::Borrowed(video.read(&self.name, number, count)?))
             }
-            Pictures::Pushed(first, frames) => {
+            Images::Pushed(first, frames) => {
                 let frame = number.checked_sub(*first).and_then(|index| frames.get(index));
                 let frame = frame.ok_or_else(|| missing(&self.name, number, count, count))?;
                 (self.name.clone(), Cow::Borrowed(frame))
             }
-            Pictures::Features(_) => {
-                return Err(Error::new(ErrorKind::Internal, "features have no pictures"));
+            Images::Features(_) => {
+                return Err(Error::new(ErrorKind::Internal, "features have no images"));
             }
         };
-        check_size(&name, number, &picture, self.shape)?;
-        Ok(picture)
+        check_size(&name, number, &image, self.shape)?;
+        Ok(image)
     }
 
     /// Appends a frame to a [pushed](Self::pushed) video, and returns its number.
@@ -177,7 +176,7 @@ impl SessionSource {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if the frame has another size, or the video is not pushed.
     pub fn push(&mut self, image: Image) -> Result<usize> {
-        let Pictures::Pushed(first, frames) = &mut self.pictures else {
+        let Images::Pushed(first, frames) = &mut self.images else {
             return Err(invalid(format!(
                 "{}: frames can be pushed to a session that began with one",
                 self.name
@@ -190,9 +189,9 @@ impl SessionSource {
         Ok(number)
     }
 
-    /// Drops the pushed pictures before this frame.
+    /// Drops the pushed images before this frame.
     pub(super) fn forget_before(&mut self, frame: usize) {
-        if let Pictures::Pushed(first, frames) = &mut self.pictures {
+        if let Images::Pushed(first, frames) = &mut self.images {
             frames.drain(..frame.saturating_sub(*first).min(frames.len()));
             *first = frame.max(*first);
         }
@@ -200,7 +199,7 @@ impl SessionSource {
 
     /// The first frame that was not dropped.
     pub(super) fn first(&self) -> usize {
-        if let Pictures::Pushed(first, _) = self.pictures { first } else { 0 }
+        if let Images::Pushed(first, _) = self.images { first } else { 0 }
     }
 }
 
@@ -222,7 +221,7 @@ impl Reopened {
                 self.source = (self.open)()?;
                 self.next = 0;
                 // The next frame is probably the one before.
-                first = (number + 1).saturating_sub(KEPT_PICTURES);
+                first = (number + 1).saturating_sub(KEPT_IMAGES);
             }
             self.recent.clear();
             while self.next <= number {

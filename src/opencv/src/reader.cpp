@@ -361,7 +361,7 @@ class Ffmpeg final : public Reader {
     codec_->pkt_timebase = stream_->time_base;
     codec_->max_pixels = request_.most_pixels;
     codec_->thread_count = static_cast<int>(std::min(16U, std::max(1U, std::thread::hardware_concurrency())));
-    // A frame on each thread delays the picture of a camera by as many frames.
+    // A frame on each thread delays the image of a camera by as many frames.
     codec_->thread_type = request_.is_live ? FF_THREAD_SLICE : FF_THREAD_FRAME | FF_THREAD_SLICE;
     if (!hwaccel_.empty()) accelerate(decoder);
     checked(avcodec_open2(codec_, decoder, &options_));

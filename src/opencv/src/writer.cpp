@@ -252,7 +252,7 @@ class Ffmpeg final : public Writer {
     }
     if (is_one_of(to.muxer, {"matroska", "webm"})) options.set("cluster_time_limit", "1000");
     if (is_one_of(to.muxer, {"rtsp"})) options.set("rtsp_transport", "tcp");
-    // Reports relate times to the clock of the day, and a file is not sent at its own pace: receivers would move sound and pictures.
+    // Reports relate times to the clock of the day, and a file is not sent at its own pace: receivers would move sound and images.
     if (is_one_of(to.muxer, {"rtsp"}) && copied.copied > 0) options.set("rtpflags", "skip_rtcp");
     if ((format_->oformat->flags & AVFMT_NOFILE) == 0)
       checked(avio_open2(&format_->pb, name.c_str(), AVIO_FLAG_WRITE, &format_->interrupt_callback, nullptr));

@@ -105,7 +105,7 @@ impl Source for Decoder {
 }
 
 fn scenes() -> Arc<[Image]> {
-    let open = |name| Image::open(format!("demos/scenes/{name}.png")).expect("it is a picture");
+    let open = |name| Image::open(format!("demos/scenes/{name}.png")).expect("it is an image");
     SCENES.into_iter().map(open).collect()
 }
 
@@ -119,15 +119,15 @@ fn builder() -> PipelineBuilder {
     Pipeline::builder(detector, Prompts::new(["dog", "tree", "car"]).expect("three names"))
 }
 
-/// Keeps detections and pictures by the index of the frame.
+/// Keeps detections and images by the index of the frame.
 struct Collect<'c> {
-    pictures: Pictures,
+    images: Images,
     found: &'c mut BTreeMap<u64, (Vec<Detection>, Option<Image>)>,
 }
 
 impl Sink for Collect<'_> {
-    fn pictures(&self) -> Pictures {
-        self.pictures
+    fn images(&self) -> Images {
+        self.images
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
@@ -169,7 +169,7 @@ type Found = BTreeMap<u64, (Vec<Detection>, Option<Image>)>;
 fn run_on(
     builder: PipelineBuilder,
     gpu: Option<(usize, fn(u64) -> Result<()>)>,
-    pictures: Pictures,
+    images: Images,
 ) -> (Result<RunSummary>, Found, Arc<Counts>) {
     let (source, counts) = decoder(6);
     let (how, mut loaded, side) = builder.loaded().expect("the engines load");
@@ -187,7 +187,7 @@ fn run_on(
         loaded.devices[0].preprocessor.fake_gpu = Some(FakeGpu(ordinal, Box::new(kernel)));
     }
     let mut found = BTreeMap::new();
-    let mut sinks: Vec<Box<dyn Sink + '_>> = vec![Box::new(Collect { pictures, found: &mut found })];
+    let mut sinks: Vec<Box<dyn Sink + '_>> = vec![Box::new(Collect { images, found: &mut found })];
     let summary = run(how, loaded, source, &mut sinks);
     drop(sinks);
     (summary, found, counts)
@@ -202,29 +202,29 @@ fn happened(counts: &Counts) -> [u64; 5] {
 #[test]
 fn frames_stay_on_the_gpu_of_the_backbone() {
     let works = |_| Ok(());
-    let (_, expected, counts) = run_on(builder(), None, Pictures::CLEAN);
+    let (_, expected, counts) = run_on(builder(), None, Images::CLEAN);
     assert_eq!(happened(&counts), [0, 0, 0, 6, 0], "the CPU preprocesses");
     assert!(expected.values().any(|(detections, _)| !detections.is_empty()), "something is found");
-    let same = |found: &Found, with_pictures: bool, name: &str| {
+    let same = |found: &Found, with_images: bool, name: &str| {
         assert_eq!(found.len(), 6, "{name}");
-        for (index, (detections, picture)) in found {
+        for (index, (detections, image)) in found {
             assert!(*detections == expected[index].0, "{name}: other detections in frame {index}");
-            let expected = expected[index].1.as_ref().filter(|_| with_pictures);
-            assert!(picture.as_ref() == expected, "{name}: another picture of frame {index}");
+            let expected = expected[index].1.as_ref().filter(|_| with_images);
+            assert!(image.as_ref() == expected, "{name}: another image of frame {index}");
         }
     };
     for sequential in [false, true] {
         let case = || builder().with_sequential(sequential);
-        let (summary, found, counts) = run_on(case(), Some((GPU, works)), Pictures::default());
+        let (summary, found, counts) = run_on(case(), Some((GPU, works)), Images::default());
         summary.expect("it runs");
         same(&found, false, "nobody draws");
         assert_eq!(happened(&counts), [6, 6, 0, 0, 6], "nothing comes to the host");
         assert!(counts.most.load(SeqCst) <= 6, "no more than a decoder has surfaces for");
 
-        let (summary, found, counts) = run_on(case(), Some((GPU, works)), Pictures::CLEAN);
+        let (summary, found, counts) = run_on(case(), Some((GPU, works)), Images::CLEAN);
         summary.expect("it runs");
-        same(&found, true, "a sink takes pictures");
-        assert_eq!(happened(&counts), [6, 6, 6, 0, 6], "each frame is copied once, for its picture");
+        same(&found, true, "a sink takes images");
+        assert_eq!(happened(&counts), [6, 6, 6, 0, 6], "each frame is copied once, for its image");
     }
 }
 
@@ -239,7 +239,7 @@ fn other_frames_come_through_memory() {
         }),
     ];
     for (name, ordinal, set) in cases {
-        let (_, _, counts) = run_on(set(builder()), Some((ordinal, |_| Ok(()))), Pictures::default());
+        let (_, _, counts) = run_on(set(builder()), Some((ordinal, |_| Ok(()))), Images::default());
         assert_eq!(happened(&counts)[..4], [0, 0, 0, 6], "{name}");
     }
 }
@@ -248,7 +248,7 @@ fn other_frames_come_through_memory() {
 #[test]
 fn frames_that_nobody_reads_are_given_back() {
     let every_third = builder().with_options(|it| it.detect_every = Some(3));
-    let (summary, found, counts) = run_on(every_third, Some((GPU, |_| Ok(()))), Pictures::default());
+    let (summary, found, counts) = run_on(every_third, Some((GPU, |_| Ok(()))), Images::default());
     summary.expect("it runs");
     assert_eq!((found.len(), happened(&counts)), (6, [6, 6, 0, 0, 2]));
 }
@@ -258,7 +258,7 @@ fn errors_and_cancellation_give_frames_back() {
     let fails = |run| if run == 2 { Err(Error::execution("the fake GPU fails")) } else { Ok(()) };
     for sequential in [false, true] {
         let (summary, _, counts) =
-            run_on(builder().with_sequential(sequential), Some((GPU, fails)), Pictures::default());
+            run_on(builder().with_sequential(sequential), Some((GPU, fails)), Images::default());
         assert_eq!(summary.expect_err("the third frame fails").to_string(), "the fake GPU fails");
         let [kept, released, copied, _, runs] = happened(&counts);
         assert!(kept >= 3 && runs == 3 && copied == 0, "{kept} kept, {runs} runs");
@@ -267,7 +267,7 @@ fn errors_and_cancellation_give_frames_back() {
     let cancellation = Cancellation::new();
     let stops =
         builder().with_cancellation(cancellation.clone()).with_observer(move |_| cancellation.cancel());
-    let (summary, _, counts) = run_on(stops, Some((GPU, |_| Ok(()))), Pictures::default());
+    let (summary, _, counts) = run_on(stops, Some((GPU, |_| Ok(()))), Images::default());
     assert!(summary.expect("cancellation is no error").cancelled);
     let [kept, released, ..] = happened(&counts);
     assert_eq!(kept, released, "each frame is given back once");

@@ -9,10 +9,10 @@ use crate::sink::{Sink, VideoOptions, create_video};
 fn half_bright(folder: &Path, frames: u64) -> PathBuf {
     let path = folder.join("half.mp4");
     let row = |_| (0..64).flat_map(|x| [if x < 32 { 220u8 } else { 20 }; 3]);
-    let picture = Image::from_rgb8(64, 32, (0..32).flat_map(row).collect()).expect("64 × 32 pixels");
+    let image = Image::from_rgb8(64, 32, (0..32).flat_map(row).collect()).expect("64 × 32 pixels");
     let mut video = create_video(&path, &VideoOptions::new(10.0)).expect("it can be encoded");
     for index in 0..frames {
-        let (annotated, time) = (Some(picture.clone()), Duration::from_millis(100 * index));
+        let (annotated, time) = (Some(image.clone()), Duration::from_millis(100 * index));
         video
             .write(&FrameOutcome { index, time, annotated, ..FrameOutcome::default() })
             .expect("there is room");
@@ -36,7 +36,7 @@ fn frames_are_rotated_upright() {
     let path = half_bright(folder.path(), 3);
     let whole = std::fs::read(&path).expect("it was written");
     let header = whole.windows(4).position(|window| window == b"tkhd").expect("a track has a header") + 4;
-    // The rotation matrix, and the size and a bright pixel of the upright picture.
+    // The rotation matrix, and the size and a bright pixel of the upright image.
     let cases: [(&str, [i32; 4], (u32, u32), (u32, u32)); 4] = [
         ("upright", [1, 0, 0, 1], (64, 32), (8, 16)),
         ("clockwise", [0, 1, -1, 0], (32, 64), (16, 8)),
@@ -156,7 +156,7 @@ fn a_device_is_live() {
         let options = InputOptions { ffmpeg: ffmpeg.collect(), ..InputOptions::default() };
         open_device("camera 7".into(), kind, device, &options)
     };
-    // A picture that FFmpeg draws stands for a camera.
+    // An image that FFmpeg draws stands for a camera.
     let drawn = "testsrc=size=64x48:rate=50:duration=0.1";
     let mut source = open("lavfi", drawn, &[]).unwrap_or_else(|e| panic!("{e}"));
     let info = source.info();
@@ -346,12 +346,12 @@ fn skipped_frames_keep_their_indices_and_times() {
 #[test]
 fn each_frame_of_a_file_has_its_time() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let picture = Image::from_rgb8(64, 48, vec![120; 64 * 48 * 3]).expect("64 × 48 pixels");
+    let image = Image::from_rgb8(64, 48, vec![120; 64 * 48 * 3]).expect("64 × 48 pixels");
     for ending in ["mp4", "mov", "mkv"] {
         let path = folder.path().join(format!("x.{ending}"));
         let mut video = create_video(&path, &VideoOptions::new(25.0)).expect("it can be encoded");
         for index in 0..30 {
-            let (annotated, time) = (Some(picture.clone()), Duration::from_millis(40 * index));
+            let (annotated, time) = (Some(image.clone()), Duration::from_millis(40 * index));
             video
                 .write(&FrameOutcome { index, time, annotated, ..FrameOutcome::default() })
                 .expect("there is room");

@@ -11,17 +11,17 @@ use crate::preprocess::{PreprocessConfig, Preprocessor};
 const SIZE: (u32, u32) = (150, 97);
 
 /// True if the file is read in parts, so that memory does not grow with its height.
-fn is_in_parts(file: &PictureFile) -> bool {
+fn is_in_parts(file: &TiledImage) -> bool {
     !matches!(file.0, Source::Whole(_))
 }
 
-fn picture() -> RgbImage {
+fn drawn_image() -> RgbImage {
     RgbImage::from_fn(SIZE.0, SIZE.1, |x, y| Rgb([(x * 5) as u8, (y * 3) as u8, (x * y) as u8]))
 }
 
-fn encoded(picture: &DynamicImage, format: ImageFormat) -> Vec<u8> {
+fn encoded(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
     let mut bytes = Cursor::new(Vec::new());
-    picture.write_to(&mut bytes, format).expect("the encoder takes it and memory does not fail");
+    image.write_to(&mut bytes, format).expect("the encoder takes it and memory does not fail");
     bytes.into_inner()
 }
 
@@ -31,14 +31,14 @@ fn striped(rows: u32) -> Vec<u8> {
     let mut encoder = TiffEncoder::new(&mut bytes).expect("memory does not fail");
     let mut image = encoder.new_image::<colortype::RGB8>(SIZE.0, SIZE.1).expect("a size");
     image.rows_per_strip(rows).expect("nothing was written yet");
-    image.write_data(picture().as_raw()).expect("all pixels");
+    image.write_data(drawn_image().as_raw()).expect("all pixels");
     bytes.into_inner()
 }
 
 /// Files, whether they are read in parts, and the folder that holds them.
 fn files() -> (tempfile::TempDir, Vec<(PathBuf, bool)>) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let rgb = DynamicImage::ImageRgb8(picture());
+    let rgb = DynamicImage::ImageRgb8(drawn_image());
     let all = [
         ("rgb.png", encoded(&rgb, ImageFormat::Png), true),
         ("grey.png", encoded(&DynamicImage::ImageLuma8(rgb.to_luma8()), ImageFormat::Png), true),
@@ -60,14 +60,14 @@ fn files() -> (tempfile::TempDir, Vec<(PathBuf, bool)>) {
 }
 
 #[test]
-fn parts_of_a_file_are_those_of_the_decoded_picture() {
+fn parts_of_a_file_are_those_of_the_decoded_image() {
     let (_folder, files) = files();
     // Down, along a row, up again.
     let regions = [(0, 0, 40, 30), (100, 0, 50, 30), (10, 24, 40, 30), (110, 67, 40, 30), (0, 5, 150, 92)];
     let mut wrong = Vec::new();
     for (path, in_parts) in files {
         let whole = Image::open(&path).expect("it is an image");
-        let mut parts = PictureFile::open(&path).expect("it is an image");
+        let mut parts = TiledImage::open(&path).expect("it is an image");
         if is_in_parts(&parts) != in_parts || parts.size() != SIZE {
             wrong.push(format!("{}: {} {:?}", path.display(), is_in_parts(&parts), parts.size()));
         }
@@ -84,7 +84,7 @@ fn parts_of_a_file_are_those_of_the_decoded_picture() {
 }
 
 #[test]
-fn the_reduced_picture_is_preprocessed_as_the_whole() {
+fn the_reduced_image_is_preprocessed_as_the_whole() {
     let (_folder, files) = files();
     let mut wrong = Vec::new();
     for side in [28, 97, 150, 200] {
@@ -92,7 +92,7 @@ fn the_reduced_picture_is_preprocessed_as_the_whole() {
         let [mut expected, mut found] = [(); 2].map(|()| vec![0.0; preprocessor.output_len()]);
         for (path, _) in &files {
             preprocessor.run_into(&Image::open(path).expect("an image"), &mut expected).expect("it fits");
-            let mut parts = PictureFile::open(path).expect("it is an image");
+            let mut parts = TiledImage::open(path).expect("it is an image");
             preprocessor.run_into(parts.whole(side as u32).expect("it reads"), &mut found).expect("it fits");
             if found != expected {
                 wrong.push(format!("{} at {side}", path.display()));
@@ -190,7 +190,7 @@ fn tiles_of_a_tiff_with_four_bands_are_read() {
     );
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = written(&folder, "bands.tif", &file);
-    let mut parts = PictureFile::open(&path).expect("it is an image");
+    let mut parts = TiledImage::open(&path).expect("it is an image");
     assert!(is_in_parts(&parts));
     let part = parts.region(Region { x: 10, y: 12, width: 25, height: 8 }).and_then(|part| part.to_image());
     let expected: Vec<u8> =
@@ -244,7 +244,7 @@ fn every_road_reads_the_same_tiff_files() {
     let mut wrong = Vec::new();
     for (name, bytes, expected) in cases {
         let path = written(&folder, &format!("{name}.tif"), &bytes);
-        let in_parts = PictureFile::open(&path).and_then(|mut parts| {
+        let in_parts = TiledImage::open(&path).and_then(|mut parts| {
             let region = Region::whole(parts.size());
             parts.region(region).and_then(|part| part.to_image())
         });
@@ -345,7 +345,7 @@ fn small_files_that_declare_many_pixels_take_no_memory() {
     for (name, bytes, part) in cases {
         let path = written(&folder, name, &bytes);
         assert!(bytes.len() < 1100, "{name} is small");
-        let found = PictureFile::open(&path).and_then(|mut parts| parts.whole(28).map(|_| ()));
+        let found = TiledImage::open(&path).and_then(|mut parts| parts.whole(28).map(|_| ()));
         match (found, Image::open(&path)) {
             (Err(found), Err(whole))
                 if found.kind() == ErrorKind::InvalidData
@@ -368,7 +368,7 @@ fn corrupt_files_are_one_line() {
         let cut = at(&format!("cut-{name}"));
         let length = ((bytes.len() as f64 * part) as usize).min(bytes.len() - 12);
         std::fs::write(&cut, &bytes[..length]).expect("it can be written");
-        let found = PictureFile::open(&cut).and_then(|mut parts| parts.whole(28).map(|_| ()));
+        let found = TiledImage::open(&cut).and_then(|mut parts| parts.whole(28).map(|_| ()));
         let error = found.expect_err(name);
         let text = error.to_string();
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{text}");
@@ -380,7 +380,7 @@ fn corrupt_files_are_one_line() {
     }
     std::fs::write(at("empty.png"), b"").expect("it can be written");
     for path in [at("empty.png"), at("missing.tif"), folder.path().to_owned()] {
-        let error = PictureFile::open(&path).map(|_| ()).expect_err("no image");
+        let error = TiledImage::open(&path).map(|_| ()).expect_err("no image");
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     }
 }

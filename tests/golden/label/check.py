@@ -40,9 +40,9 @@ def main() -> None:
     folder, least = arguments.folder.resolve(), arguments.least
     reference = read_coco(folder / "annotations.json")
     failures: list[str] = []
-    things = sum(len(boxes) for boxes, *_ in reference.values())
-    if things < least:
-        failures.append(f"{things} things in annotations.json, expected {least} at least")
+    instances = sum(len(boxes) for boxes, *_ in reference.values())
+    if instances < least:
+        failures.append(f"{instances} instances in annotations.json, expected {least} at least")
     failures += compare("COCO in supervision", reference, coco_dataset(folder), True)
     failures += splits(folder, reference)
     failures += compare("Pascal VOC", voc_names(reference), voc_dataset(folder / "voc"), False, VOC_TOLERANCE)
@@ -52,11 +52,11 @@ def main() -> None:
         print(failure)
     if failures:
         sys.exit(f"error: {len(failures)} differences in {folder}")
-    print(f"{folder}: {len(reference)} pictures, {things} things, the same in every format")
+    print(f"{folder}: {len(reference)} images, {instances} instances, the same in every format")
 
 
 Reference = dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
-"""By the picture's name: boxes xyxy, class ids from 0, masks."""
+"""By the image's name: boxes xyxy, class ids from 0, masks."""
 
 
 def read_coco(path: Path) -> Reference:
@@ -142,13 +142,13 @@ def compare(what: str, reference: Reference, found: dict[str, sv.Detections], ma
             tolerance: float = BOX_TOLERANCE) -> list[str]:
     failures = []
     if set(found) != set(reference):
-        failures.append(f"{what}: other pictures: {sorted(set(found) ^ set(reference))}")
+        failures.append(f"{what}: other images: {sorted(set(found) ^ set(reference))}")
     ious = []
     for name in sorted(set(found) & set(reference)):
         boxes, classes, expected_masks = reference[name]
         detections = found[name]
         if len(detections) != len(boxes):
-            failures.append(f"{what}, {name}: {len(detections)} things, expected {len(boxes)}")
+            failures.append(f"{what}, {name}: {len(detections)} instances, expected {len(boxes)}")
             continue
         if len(boxes) == 0:
             continue

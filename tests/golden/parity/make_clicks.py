@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes `clicks.safetensors` beside the goldens of the memory tracker: clicks, boxes and masks on a picture.
+"""Makes `clicks.safetensors` beside the goldens of the memory tracker: clicks, boxes and masks on an image.
 
     python make_clicks.py                both models
     python make_clicks.py --only tracker one of them
 
 Written for torch 2.11.0 and transformers 5.23.0. The checkpoints are those of `make_tracker.py`, opened as `Sam3TrackerModel`.
-The picture is random and of the size of the model's input; masks are resized to another size, `SIZE`. Tensors are
+The image is random and of the size of the model's input; masks are resized to another size, `SIZE`. Tensors are
 `pixel_values`, and for each case `CASE.points` [K, 2] in pixels of the input and `CASE.labels` [K] without the corners of
 `CASE.box` [4], `CASE.mask_prompt` [4P, 4P]; `CASE.one.` and `CASE.three.` before `logits` [n, 4P, 4P], `iou` [n] and `masks`
 [n, height, width], bool: `multimask_output` off and on; `CASE.first.` as `CASE.one.` if every mask were stable, which those of
@@ -29,7 +29,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import Sam3TrackerModel, Sam3VideoConfig
 
-# Width and height of the picture.
+# Width and height of the image.
 SIZE = (90, 70)
 
 
@@ -58,7 +58,7 @@ def opened(folder: Path) -> Sam3TrackerModel:
 
 
 def embeddings(model: Sam3TrackerModel, pixels: Tensor) -> list[Tensor]:
-    """The features of a picture. `get_image_embeddings` adds the embedding of no memory to the neck's fourth map, which nothing
+    """The features of an image. `get_image_embeddings` adds the embedding of no memory to the neck's fourth map, which nothing
     reads; Meta's code, and `transformers` for a video, add it to the third."""
     maps = model.get_image_embeddings(pixels)
     assert torch.equal(maps[2], model.vision_encoder(pixels).fpn_hidden_states[2]), "transformers was corrected"
@@ -67,7 +67,7 @@ def embeddings(model: Sam3TrackerModel, pixels: Tensor) -> list[Tensor]:
 
 def run(model: Sam3TrackerModel, features: list[Tensor], inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     names = dict(input_points="points", input_labels="labels", input_boxes="box", input_masks="mask_prompt")
-    # A picture, an object; the object is the batch of masks.
+    # An image, an object; the object is the batch of masks.
     prompt = {key: inputs[name][None, None] for key, name in names.items() if name in inputs}
     outputs = {}
     decoder = model.mask_decoder

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Pictures of every kind and what the reference makes of them: writes pictures/ and expected.safetensors here.
+"""Images of every kind and what the reference makes of them: writes images/ and expected.safetensors here.
 
     python3 make.py     # torch 2.11.0, torchvision 0.26.0, transformers 5.23.0, Pillow 13.0.0, an x86 CPU with AVX2
 
-expected.safetensors holds, with FILE a name in pictures/ and CASE = PATTERN-WIDTHxHEIGHT-SIDE,
+expected.safetensors holds, with FILE a name in images/ and CASE = PATTERN-WIDTHxHEIGHT-SIDE,
   decoded/FILE     u8  [H, W, 3]  the pixels, EXIF orientation applied, as PIL has them (16-bit files: the high byte,
                                   where PIL clips grey at 255 and rounds PNM)
   processor/FILE   f32 [3, S, S]  pixel_values of Sam3ImageProcessor
@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 from transformers import Sam3ImageProcessor
 
 HERE = pathlib.Path(__file__).resolve().parent
-PICTURES = HERE / "pictures"
+IMAGES = HERE / "images"
 SEED = 20
 SIDE = 28
 ORIENTATION = 0x0112
@@ -73,10 +73,10 @@ def exif(orientation):
     return tags
 
 
-def write_pictures(rng):
-    """Every picture that the loader must get right, at most a few kB each."""
-    PICTURES.mkdir(exist_ok=True)
-    for old in PICTURES.iterdir():
+def write_images(rng):
+    """Every image that the loader must get right, at most a few kB each."""
+    IMAGES.mkdir(exist_ok=True)
+    for old in IMAGES.iterdir():
         old.unlink()
     height, width = 33, 47
 
@@ -84,40 +84,40 @@ def write_pictures(rng):
         return rng.integers(0, 256, shape, dtype=np.uint8)
 
     rgb = Image.fromarray(noise(height, width, 3))
-    rgb.save(PICTURES / "rgb.png")
-    Image.fromarray(noise(height, width)).save(PICTURES / "grey.png")
-    Image.fromarray(noise(height, width, 2), "LA").save(PICTURES / "grey_alpha.png")
-    Image.fromarray(noise(height, width, 4), "RGBA").save(PICTURES / "rgba.png")
-    Image.fromarray(noise(height, width) > 127).save(PICTURES / "one_bit.png")
+    rgb.save(IMAGES / "rgb.png")
+    Image.fromarray(noise(height, width)).save(IMAGES / "grey.png")
+    Image.fromarray(noise(height, width, 2), "LA").save(IMAGES / "grey_alpha.png")
+    Image.fromarray(noise(height, width, 4), "RGBA").save(IMAGES / "rgba.png")
+    Image.fromarray(noise(height, width) > 127).save(IMAGES / "one_bit.png")
     palette = rgb.quantize(13)
-    palette.save(PICTURES / "palette.png")
-    palette.save(PICTURES / "palette_transparent.png", transparency=3)
-    palette.save(PICTURES / "palette.gif")
-    palette.save(PICTURES / "palette.bmp")
+    palette.save(IMAGES / "palette.png")
+    palette.save(IMAGES / "palette_transparent.png", transparency=3)
+    palette.save(IMAGES / "palette.gif")
+    palette.save(IMAGES / "palette.bmp")
     grey16 = rng.integers(0, 65536, (height, width), dtype=np.uint16)
-    Image.fromarray(grey16).save(PICTURES / "grey16.png")
-    Image.fromarray(grey16).save(PICTURES / "grey16.tiff")
+    Image.fromarray(grey16).save(IMAGES / "grey16.png")
+    Image.fromarray(grey16).save(IMAGES / "grey16.tiff")
     rgb16 = rng.integers(0, 65536, (5, 6, 3), dtype=np.uint16)
-    (PICTURES / "rgb16.ppm").write_bytes(b"P6\n6 5\n65535\n" + rgb16.astype(">u2").tobytes())
-    rgb.save(PICTURES / "rgb.ppm")
-    rgb.save(PICTURES / "rgb.bmp")
-    rgb.save(PICTURES / "rgb.tiff")
-    rgb.save(PICTURES / "rgb_lzw.tiff", compression="tiff_lzw")
-    rgb.save(PICTURES / "rgb_lossless.webp", lossless=True, exact=True)
+    (IMAGES / "rgb16.ppm").write_bytes(b"P6\n6 5\n65535\n" + rgb16.astype(">u2").tobytes())
+    rgb.save(IMAGES / "rgb.ppm")
+    rgb.save(IMAGES / "rgb.bmp")
+    rgb.save(IMAGES / "rgb.tiff")
+    rgb.save(IMAGES / "rgb_lzw.tiff", compression="tiff_lzw")
+    rgb.save(IMAGES / "rgb_lossless.webp", lossless=True, exact=True)
     small = Image.fromarray(noise(5, 8, 3))
     for orientation in range(1, 9):
-        small.save(PICTURES / f"exif_{orientation}.png", exif=exif(orientation))
-    small.save(PICTURES / "exif_9.png", exif=exif(9))
-    small.save(PICTURES / "exif_6.webp", lossless=True, exact=True, exif=exif(6))
-    small.save(PICTURES / "exif_8.tiff", exif=exif(8))
+        small.save(IMAGES / f"exif_{orientation}.png", exif=exif(orientation))
+    small.save(IMAGES / "exif_9.png", exif=exif(9))
+    small.save(IMAGES / "exif_6.webp", lossless=True, exact=True, exif=exif(6))
+    small.save(IMAGES / "exif_8.tiff", exif=exif(8))
     # Smooth, as photographs are: JPEG decoders differ by a level or two, more on noise.
     y, x = np.mgrid[0:48, 0:64]
     photo = np.stack([x * 4, y * 5, 255 - x * 2 - y], axis=2).astype(np.uint8)
-    Image.fromarray(photo).save(PICTURES / "rgb.jpg", quality=95)
-    Image.fromarray(photo).save(PICTURES / "progressive.jpg", quality=95, progressive=True)
-    Image.fromarray(photo).save(PICTURES / "exif_5.jpg", quality=95, subsampling=0, exif=exif(5))
-    Image.fromarray(photo).convert("L").save(PICTURES / "grey.jpg", quality=95)
-    Image.fromarray(photo).convert("CMYK").save(PICTURES / "cmyk.jpg", quality=95)
+    Image.fromarray(photo).save(IMAGES / "rgb.jpg", quality=95)
+    Image.fromarray(photo).save(IMAGES / "progressive.jpg", quality=95, progressive=True)
+    Image.fromarray(photo).save(IMAGES / "exif_5.jpg", quality=95, subsampling=0, exif=exif(5))
+    Image.fromarray(photo).convert("L").save(IMAGES / "grey.jpg", quality=95)
+    Image.fromarray(photo).convert("CMYK").save(IMAGES / "cmyk.jpg", quality=95)
     grey_high = np.repeat((grey16 >> 8).astype(np.uint8)[..., None], 3, axis=2)
     return {"grey16.png": grey_high, "grey16.tiff": grey_high, "rgb16.ppm": (rgb16 >> 8).astype(np.uint8)}
 
@@ -125,12 +125,12 @@ def write_pictures(rng):
 def main():
     assert torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"), "the resize would round otherwise"
     rng = np.random.default_rng(SEED)
-    by_hand = write_pictures(rng)
+    by_hand = write_images(rng)
     processor = Sam3ImageProcessor(size={"height": SIDE, "width": SIDE})
     tensors, metadata = {}, {}
-    for path in sorted(PICTURES.iterdir()):
-        with Image.open(path) as picture:
-            pixels = np.array(ImageOps.exif_transpose(picture).convert("RGB"))
+    for path in sorted(IMAGES.iterdir()):
+        with Image.open(path) as image:
+            pixels = np.array(ImageOps.exif_transpose(image).convert("RGB"))
         pixels = by_hand.get(path.name, pixels)
         tensors[f"decoded/{path.name}"] = np.ascontiguousarray(pixels)
         values = processor(images=Image.fromarray(pixels), return_tensors="pt")["pixel_values"][0]

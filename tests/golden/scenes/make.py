@@ -2,7 +2,7 @@
 """Makes 50 drawn scenes and what the reference pipeline (`transformers`, float32, CPU) detects in them.
 
     python make.py              writes NN.png and detections.json beside this script
-    python make.py --check      computes the detections again from the committed pictures and compares
+    python make.py --check      computes the detections again from the committed images and compares
 
 The scenes are not from training: other backgrounds, sizes and shapes, other seeds. Each is asked for twelve names,
 the present ones and absent ones. A scene is drawn anew where rounding alone would decide the outcome: a score within
@@ -135,7 +135,7 @@ def make(detector: ReferenceDetector) -> None:
     found = [one for image in images for one in image["detections"]]
     size = sum(path.stat().st_size for path in HERE.glob("*.png"))
     print(f"{len(images)} scenes, {size / 1e6:.2f} MB, {redrawn} redrawn, {len(found)} detections, "
-          f"{sum('mask' in one for one in found)} masks, {sum(len(i['ground_truth']) for i in images)} things drawn")
+          f"{sum('mask' in one for one in found)} masks, {sum(len(i['ground_truth']) for i in images)} instances drawn")
 
 
 def check(detector: ReferenceDetector) -> None:

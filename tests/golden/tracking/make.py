@@ -194,7 +194,7 @@ def compare(program: Path, trials: int, keep_peer: bool) -> None:
 
 def measure_harder(program: Path) -> None:
     """A table of all kinds, the harder ones too, with the defaults of each tracker: HOTA, IDF1, MOTA, switches."""
-    # BoT-SORT's compensation needs pictures, which drawn boxes have not.
+    # BoT-SORT's compensation needs images, which drawn boxes have not.
     runs = {
         "Ocelli": lambda sequence: run_ours(program, sequence, {}),
         "ByteTrack": lambda sequence: run_peer(sequence, {}),

@@ -25,7 +25,7 @@ class Kind:
     jitter: float
     # How the camera moves: see `camera_path`.
     camera: str = "still"
-    # Things that stand still in front of everything.
+    # Instances that stand still in front of everything.
     pillars: int = 0
     # The objects are pairs of the same size that meet, and pass each other or turn back.
     meet: bool = False
@@ -64,7 +64,7 @@ HARDER: dict[str, Kind] = {
 class Sequence:
     """Truth and detections by frame: [n, 5] of id and box, [m, 5] of box and score.
 
-    `motion` is the motion of the camera since the frame before [2, 3], as an estimate from pictures would give it, or None
+    `motion` is the motion of the camera since the frame before [2, 3], as an estimate from images would give it, or None
     for a camera that stands still.
     """
 
@@ -184,7 +184,7 @@ def covered(box: np.ndarray, nearer: np.ndarray) -> float:
 
 
 def make_sequence(name: str, seed: int, frames: int = 200) -> Sequence:
-    """The sequence of a kind and a seed. Things covered by four fifths and more are no part of the truth."""
+    """The sequence of a kind and a seed. Instances covered by four fifths and more are no part of the truth."""
     kind = (KINDS | HARDER)[name]
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     if kind.meet:
@@ -200,7 +200,7 @@ def make_sequence(name: str, seed: int, frames: int = 200) -> Sequence:
         for boxes, _ in walks:
             for corner in (boxes[:, :2], boxes[:, 2:]):
                 corner[:] = seen_from[:, [0, 1], [0, 1]] * corner + seen_from[:, :2, 2]
-    # Each in its own part of the picture.
+    # Each in its own part of the image.
     pillars = np.array([[(n + rng.uniform(0.3, 0.6)) * WIDTH / kind.pillars, 0] for n in range(kind.pillars)]).reshape(-1, 2)
     pillars = np.concatenate([pillars, pillars + rng.uniform([90, HEIGHT], [170, HEIGHT + 1], pillars.shape)], 1)
     sharpness = rng.uniform(0.72, 0.93, kind.objects) - (0.15 if name == "noisy" else 0)

@@ -171,9 +171,9 @@ def davis(random, folder: Path, name: str, given: bool) -> dict:
             if frame == 0:
                 truth[:2, :2] = objects
             for part, pixels in (("truth", truth), ("masks", masks)):
-                picture = Image.fromarray(pixels)
-                picture.putpalette([255 * (channel == place % 3) for place in range(256) for channel in range(3)])
-                picture.save(folder / name / part / sequence / f"{frame:05}.png", optimize=True)
+                image = Image.fromarray(pixels)
+                image.putpalette([255 * (channel == place % 3) for place in range(256) for channel in range(3)])
+                image.save(folder / name / part / sequence / f"{frame:05}.png", optimize=True)
     return {"name": name, "truth": [f"{name}/truth"], "predictions": f"{name}/masks"}
 
 

@@ -226,7 +226,7 @@ def davis(folder: Path, case: dict, tools: Path | None) -> dict:
                 values = pixels(path)
                 values[(values > first(sequence)) & (values < 255)] = 0
                 (place / "gt" / sequence.name).mkdir(parents=True, exist_ok=True)
-                picture(values, place / "gt" / sequence.name / path.name)
+                image(values, place / "gt" / sequence.name / path.name)
         config = {"GT_FOLDER": f"{place}/gt", "TRACKERS_FOLDER": f"{place}/trackers", **QUIET}
         dataset = datasets.DAVIS(config)
         for seq in dataset.seq_list:
@@ -247,7 +247,7 @@ def pixels(path: Path) -> np.ndarray:
     return np.array(Image.open(path))
 
 
-def picture(values: np.ndarray, path: Path) -> None:
+def image(values: np.ndarray, path: Path) -> None:
     from PIL import Image
 
     Image.fromarray(values).save(path)

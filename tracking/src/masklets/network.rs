@@ -199,30 +199,30 @@ pub trait MaskNetwork {
     /// neither as a match nor as a miss, and ages no object. For runs that go forward once alone.
     ///
     /// # Errors
-    /// As [`load`](Self::load).
+    /// What fails here ends the call of the session.
     fn detect(&mut self, frame: usize) -> Result<Option<Vec<DetectedMask>>>;
 
     /// Tracks objects, in the order of [`TrackBatch::objects`].
     ///
     /// # Errors
-    /// As [`load`](Self::load).
+    /// What fails here ends the call of the session.
     fn track(&mut self, batch: &TrackBatch) -> Result<Vec<TrackedMask>>;
 
     /// Computes the pointers of objects that are given as masks.
     ///
     /// # Errors
-    /// As [`load`](Self::load).
+    /// What fails here ends the call of the session.
     fn prompt_masks(&mut self, batch: &MaskPromptBatch<'_>) -> Result<()>;
 
     /// The mask of an object that is given as clicks.
     ///
     /// # Errors
-    /// As [`load`](Self::load).
+    /// What fails here ends the call of the session.
     fn prompt_points(&mut self, prompt: &PointPrompt<'_>) -> Result<TrackedMask>;
 
     /// Writes memories.
     ///
     /// # Errors
-    /// As [`load`](Self::load).
+    /// What fails here ends the call of the session.
     fn encode(&mut self, batch: &EncodeBatch<'_>) -> Result<()>;
 }

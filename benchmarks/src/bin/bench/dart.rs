@@ -353,12 +353,12 @@ impl Bench<'_> {
         let prompts = Prompts::new((0..classes).map(|class| format!("thing number {class}")))?;
         detector.prepare(&prompts)?;
         drop(folder);
-        let picture = drawn_image()?;
+        let drawn = drawn_image()?;
         let mut found = Vec::with_capacity(self.args.runs);
         for run in 0..self.args.warm_up + self.args.runs {
             interrupted()?;
             let start = cpu_ms();
-            let one = detector.detect(&picture, &prompts)?;
+            let one = detector.detect(&drawn, &prompts)?;
             if run >= self.args.warm_up {
                 found.push((one.times, cpu_ms() - start, one.items.len()));
             }

@@ -1,4 +1,4 @@
-//! `bench tiles`: small objects in large pictures, without and with tiles, beside sahi with the same graphs.
+//! `bench tiles`: small objects in large images, without and with tiles, beside sahi with the same graphs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,19 +24,19 @@ const PEER: &str = include_str!("../../../tiles/peer.py");
 const LEAST_SCORE: f32 = 0.1;
 const SEED: u64 = 8;
 
-/// Measures small objects in large drawn pictures, without and with tiles, and writes JSON lines, one for each way.
+/// Measures small objects in large drawn images, without and with tiles, and writes JSON lines, one for each way.
 ///
-/// The built-in model runs on ONNX Runtime. With --peer, sahi cuts the same pictures into slices of the same sizes and runs the same
+/// The built-in model runs on ONNX Runtime. With --peer, sahi cuts the same images into slices of the same sizes and runs the same
 /// graphs on ONNX Runtime. Average precision is COCO's; small objects have less than 32 × 32 pixels.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Pictures
+    /// Images
     #[arg(long, default_value_t = 3, value_name = "N")]
     scenes: u64,
-    /// Width and height of the pictures
+    /// Width and height of the images
     #[arg(long, num_args = 2, default_values_t = [8192, 4608], value_name = "PIXELS")]
     size: Vec<u32>,
-    /// Objects in a picture
+    /// Objects in an image
     #[arg(long, default_value_t = 150, value_name = "N")]
     objects: u32,
     /// Smallest and largest object, in pixels
@@ -51,7 +51,7 @@ pub struct Arguments {
     /// Python with the packages of benchmarks/tiles/requirements.txt
     #[arg(long, value_name = "PYTHON")]
     peer: Option<PathBuf>,
-    /// Folder for the pictures and the graphs
+    /// Folder for the images and the graphs
     #[arg(long, default_value = "target/bench_tiles", value_name = "DIR")]
     work: PathBuf,
     /// Append the lines to a file in this folder as well
@@ -66,7 +66,7 @@ struct Line<'a> {
     program: &'static str,
     /// `none`, or the size of the tiles.
     tiles: String,
-    pictures: usize,
+    images: usize,
     objects: usize,
     detections: usize,
     ap: Option<f64>,
@@ -74,7 +74,7 @@ struct Line<'a> {
     ap_small: Option<f64>,
     ap_medium: Option<f64>,
     ap_large: Option<f64>,
-    /// Of a picture, after it was decoded.
+    /// Of an image, after it was decoded.
     seconds: Vec<f64>,
     peak_memory_mib: f64,
     threads: usize,
@@ -84,7 +84,7 @@ struct Line<'a> {
 /// The detections of one way.
 #[derive(Default, Deserialize)]
 struct Found {
-    /// The picture, the class, x1, y1, x2, y2 and the score.
+    /// The image, the class, x1, y1, x2, y2 and the score.
     detections: Vec<(usize, usize, [f32; 4], f32)>,
     seconds: Vec<f64>,
     peak_memory_mib: f64,
@@ -181,7 +181,7 @@ fn write_text_features(work: &Path, prompts: &EmbeddedPrompts, model: &Model) ->
     Ok(())
 }
 
-/// Draws the pictures, and writes them for the peer.
+/// Draws the images, and writes them for the peer.
 fn draw(args: &Arguments) -> anyhow::Result<(Truth, Vec<PathBuf>)> {
     let options = SceneOptions {
         width: args.size[0],
@@ -196,7 +196,7 @@ fn draw(args: &Arguments) -> anyhow::Result<(Truth, Vec<PathBuf>)> {
     let (mut truth, mut files) = (TruthBuilder::new(EXAMPLE_CLASSES), Vec::new());
     for number in 0..args.scenes {
         interrupted()?;
-        status(format!("drawing picture {} of {}", number + 1, args.scenes));
+        status(format!("drawing image {} of {}", number + 1, args.scenes));
         let scene = generator.scene(number);
         let image = truth.add_image(format!("{number}.png"), scene.image.width(), scene.image.height());
         for object in scene.objects {
@@ -204,7 +204,7 @@ fn draw(args: &Arguments) -> anyhow::Result<(Truth, Vec<PathBuf>)> {
             truth.add_instance(image, class.context("a label of the scenes")?, object.bbox, None);
         }
         let file = args.work.join(format!("{number}.png"));
-        ocelli::sink::write_picture(&file, scene.image.view())?;
+        ocelli::sink::write_image(&file, scene.image.view())?;
         files.push(file);
     }
     Ok((truth.build()?, files))
@@ -219,15 +219,15 @@ fn write(
     found: &Found,
 ) -> anyhow::Result<()> {
     let (ids, mut predictions) = (truth.image_ids(), Predictions::default());
-    for &(picture, class, edges, score) in &found.detections {
+    for &(image, class, edges, score) in &found.detections {
         let category = truth.categories()[class].id;
-        predictions.push(ids[picture], category, BoundingBox::from(edges), score, None);
+        predictions.push(ids[image], category, BoundingBox::from(edges), score, None);
     }
     let accuracy = average_precision(truth, &predictions, &ids, Overlap::Boxes)?;
     lines.write(&Line {
         program,
         tiles,
-        pictures: ids.len(),
+        images: ids.len(),
         objects: ids.iter().map(|&id| truth.instances(id).len()).sum(),
         detections: found.detections.len(),
         ap: accuracy.ap,

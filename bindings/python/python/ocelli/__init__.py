@@ -6,7 +6,7 @@
     found = detector.detect("street.jpg", ["person", "red apple"])
     print(found.xyxy, found.confidence, found.class_name)
 
-`Detector` finds the instances of any classes in a picture, `Video` in a stream of frames, `Tracker` follows them; a
+`Detector` finds the instances of any classes in an image, `Video` in a stream of frames, `Tracker` follows them; a
 `VideoSession` follows objects with masks through a video, by SAM 3's memory tracker.
 `export`, `label`, `evaluate` and `verify` are the programs of the same names. Errors are subclasses of `ocelli.Error`.
 """
@@ -27,7 +27,7 @@ from ._errors import (
 from ._jobs import evaluate, export, label, verify
 from ._objects import ObjectMask, ObjectPrompt
 from ._ocelli import __version__, read_image, vocabulary
-from ._pictures import ImageLike
+from ._images import ImageLike
 from ._results import Detection, Detections, Mask, Track
 from ._session import TrackedFrame, VideoSession
 from ._tracker import Tracker

@@ -24,7 +24,7 @@ _LONGEST_GAP_S = 10.0
 _ATTEMPTS = 64
 """A live stream goes on after fewer packets in a row that cannot be decoded."""
 _LEAST_SIDE = 16
-"""Encoders reject smaller pictures."""
+"""Encoders reject smaller images."""
 _LIVE = re.compile(r"^(rtsps?|rtmps?|rtp|udp|srt|mms|tcp)://", re.IGNORECASE)
 
 
@@ -36,7 +36,7 @@ def _pyav(what: str) -> Any:
     except ImportError as why:
         raise Unavailable(
             f'{what}: videos need PyAV, run `pip install "ocelli-vision[video]"`, or the video library: '
-            f"{_ocelli.why_no_video_library()}; folders of pictures work without them"
+            f"{_ocelli.why_no_video_library()}; folders of images work without them"
         ) from why
     # Errors are raised; FFmpeg's own lines would appear between ours on stderr.
     av.logging.set_level(av.logging.PANIC)
@@ -92,7 +92,7 @@ class VideoReader:
         number = 0 if stream is None else stream
         if number >= len(streams):
             self._container.close()
-            reason = "it has no pictures"
+            reason = "it has no images"
             if streams:
                 reason = f"no video stream {number}: it has {len(streams)}, and the first is 0"
             raise InvalidData(f"cannot open the video, {name}: {reason}")
@@ -242,13 +242,13 @@ class VideoWriter:
             # Half a millisecond for times that are rounded to milliseconds.
             if self._start_s + self._frames / rate - time_s > 1.0 / rate + 5e-4:
                 return
-            self._previous = self._picture(image)
+            self._previous = self._fitted(image)
             self._encode(self._previous)
         except (self._av.error.FFmpegError, OSError) as why:
             self._discard()
             raise Io(f"cannot write the video, {self._path}: {_reason(why)}") from why
 
-    def _picture(self, image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    def _fitted(self, image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         """The encoder's input: the first frame's size, and the last row and column again up to even sides."""
         if (image.shape[1], image.shape[0]) != self._size:
             image = self._fitted(image)
@@ -258,7 +258,7 @@ class VideoWriter:
         return np.ascontiguousarray(image)
 
     def _fitted(self, image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-        """A picture, scaled to fit into a black page of the first frame's size, centred."""
+        """An image, scaled to fit into a black page of the first frame's size, centred."""
         (height, width), (page_width, page_height) = image.shape[:2], self._size
         scale = min(page_width / width, page_height / height)
         w, h = (min(max(1, round(side * scale)), most) for side, most in ((width, page_width), (height, page_height)))

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast, overload
 from . import _ocelli
 from ._errors import InvalidArgument
 from ._objects import Box, ObjectMask, ObjectPrompt
-from ._pictures import ImageLike, is_file, pixels
+from ._images import ImageLike, is_file, pixels
 from ._results import Detections
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -25,7 +25,7 @@ Tile: TypeAlias = Literal["auto"] | int | tuple[int, int]
 class Prompt:
     """One class to detect: a word or a short phrase, boxes around examples, or both.
 
-    Boxes are in pixels of the picture that is searched, or of `exemplar_image`. Without a phrase, the boxes alone say what
+    Boxes are in pixels of the image that is searched, or of `exemplar_image`. Without a phrase, the boxes alone say what
     to detect.
     """
 
@@ -184,7 +184,7 @@ class Detector:
         confidence: detections with a higher score are kept, 0.3 by default.
         nms: of two boxes of a class with a higher IoU, the better one is kept; 0.7 by default.
         class_agnostic_nms: the same limit for boxes of any classes; off by default.
-        max_detections: the most detections of a picture.
+        max_detections: the most detections of an image.
         class_chunk: classes that are decoded at once, 4 by default.
         threads: CPU threads, one per physical core by default.
         text_cache: file of encoded phrases, created if missing.
@@ -194,7 +194,7 @@ class Detector:
         allow_partial: whether operators that the engine lacks run on the CPU.
         tf32: whether CUDA may multiply in TF32.
         screen: whether a coarse first pass rules out absent classes; a number from 0 to 1 is its threshold.
-        tile: size of the overlapping tiles in which large pictures are searched as well; none by default.
+        tile: size of the overlapping tiles in which large images are searched as well; none by default.
         tile_overlap: least overlap of neighbouring tiles, as a share of their side.
         """
         options = DetectorOptions(
@@ -243,7 +243,7 @@ class Detector:
         return self._native.imgsz
 
     def prepare(self, classes: Classes) -> None:
-        """Loads everything that detecting these classes needs, so that the first picture takes no longer than others."""
+        """Loads everything that detecting these classes needs, so that the first image takes no longer than others."""
         self._native.prepare([prompt._parts() for prompt in as_prompts(classes)])
 
     def detect(
@@ -254,11 +254,11 @@ class Detector:
         channel_order: ChannelOrder = "rgb",
         exemplar_image: ImageLike | None = None,
     ) -> Detections:
-        """Detects the instances of the classes in a picture.
+        """Detects the instances of the classes in an image.
 
         An array is copied first; no other thread may write to it before this returns or raises. Arrays from OpenCV are
         `channel_order="bgr"`; it has no effect on paths and PIL images. With `exemplar_image`, the boxes of the prompts are
-        in that picture, which has the same kind of channels.
+        in that image, which has the same kind of channels.
         """
         prompts = as_prompts(classes)
         parts = [prompt._parts() for prompt in prompts]
@@ -276,7 +276,7 @@ class Detector:
         )
 
     def encode(self, image: ImageLike, *, channel_order: ChannelOrder = "rgb") -> Features:
-        """Computes the features of a picture: the costly part of detection, which does not depend on the classes.
+        """Computes the features of an image: the costly part of detection, which does not depend on the classes.
 
         Each `detect_features` then costs the decoder alone. An array is treated as by `detect`.
         """
@@ -284,7 +284,7 @@ class Detector:
         return Features(self._native.encode(pixels(image), order))
 
     def detect_features(self, features: Features, classes: Classes) -> Detections:
-        """As `detect`, in a picture that this detector has encoded."""
+        """As `detect`, in an image that this detector has encoded."""
         prompts = as_prompts(classes)
         found = self._native.detect_features(features._native, [prompt._parts() for prompt in prompts])
         return Detections._from_native(found, features.size, [prompt.name for prompt in prompts])
@@ -312,7 +312,7 @@ class Detector:
         *,
         multimask: bool = False,
     ) -> list[ObjectMask] | list[list[ObjectMask]]:
-        """The mask of each object that clicks, a box or a mask show, in a picture that this detector has encoded.
+        """The mask of each object that clicks, a box or a mask show, in an image that this detector has encoded.
 
         The model needs a tracker, as Meta's `sam3.pt` and facebook/sam3 have; pass `masks=True` to the detector if it exports a
         checkpoint. Objects are independent of each other. With `multimask`, three masks for each object, such as a part, the
@@ -328,7 +328,7 @@ class Detector:
 
 
 class Features:
-    """The features of a picture, from `Detector.encode`."""
+    """The features of an image, from `Detector.encode`."""
 
     __slots__ = ("_native",)
 
@@ -337,5 +337,5 @@ class Features:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height of the picture."""
+        """Width and height of the image."""
         return self._native.size

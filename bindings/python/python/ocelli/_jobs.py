@@ -54,7 +54,7 @@ def export(
 ) -> dict[str, Any]:
     """Exports a checkpoint to ONNX, as `ocelli export` does, and returns the content of `model.json`.
 
-    calibrate: pictures like those to be searched, on which the scales of fp8, and of int8 for TensorRT, are measured.
+    calibrate: images like those to be searched, on which the scales of fp8, and of int8 for TensorRT, are measured.
     calibrate_classes: what is searched for in them; COCO's eighty classes if there is none.
     """
     arguments = {
@@ -103,7 +103,7 @@ def label(
     progress: Progress | None = None,
     **detector: Unpack[LabelKeywords],
 ) -> dict[str, Any]:
-    """Labels pictures, as `ocelli label` does, and returns a summary.
+    """Labels images, as `ocelli label` does, and returns a summary.
 
     images: files, folders with their subfolders, patterns. classes: names, or the path of a class map (YAML). formats: yolo,
     yolo-seg, coco. shard: part i of n, from 1. Other arguments are those of `Detector`; `engine` may be a list of devices that
@@ -153,7 +153,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """Computes average precision, as `ocelli eval` does, and returns the report of `ocelli eval --json`.
 
-    annotations, images: COCO ground truth and the folder of its pictures, or a data set of YOLO or Pascal VOC, which has them;
+    annotations, images: COCO ground truth and the folder of its images, or a data set of YOLO or Pascal VOC, which has them;
     or scenes: the number of drawn scenes.
     predictions: a COCO results file to evaluate instead of a model. confidence: threshold for precision and recall. Other
     arguments are those of `Detector`.

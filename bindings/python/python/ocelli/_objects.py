@@ -26,7 +26,7 @@ class ObjectMask:
     predicted_iou: float
     """The model's estimate of how well the mask fits the object, 0 to 1."""
     object_score: float
-    """Whether the object is in the picture, a logit: above 0 the model believes so."""
+    """Whether the object is in the image, a logit: above 0 the model believes so."""
     logits: npt.NDArray[np.float32]
     """The mask as the model returned it, to refine it with more clicks."""
 
@@ -38,9 +38,9 @@ class ObjectMask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectPrompt:
-    """One object in a picture: points on it and beside it, a box around it, a mask, or several of these.
+    """One object in an image: points on it and beside it, a box around it, a mask, or several of these.
 
-    Coordinates are in pixels of the picture. To refine an answer, pass it as `mask` with the earlier points and the new ones.
+    Coordinates are in pixels of the image. To refine an answer, pass it as `mask` with the earlier points and the new ones.
     """
 
     points: Sequence[Sequence[float]] = ()
@@ -50,7 +50,7 @@ class ObjectPrompt:
     box: Box | None = None
     """The box around the object."""
     mask: Mask | ObjectMask | npt.NDArray[Any] | None = None
-    """A rough mask, as large as the picture, or an earlier answer."""
+    """A rough mask, as large as the image, or an earlier answer."""
     label: str = "object"
     """The name of the object in errors."""
 

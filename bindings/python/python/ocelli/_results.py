@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from . import _ocelli
 from ._errors import InvalidArgument
-from ._pictures import ImageLike, pixels
+from ._images import ImageLike, pixels
 
 if TYPE_CHECKING:
     import rerun
@@ -33,9 +33,9 @@ class Mask:
     counts: str
     """COCO's string of run lengths."""
     width: int
-    """Width of the picture."""
+    """Width of the image."""
     height: int
-    """Height of the picture."""
+    """Height of the image."""
 
     @classmethod
     def from_array(cls, array: npt.NDArray[Any]) -> Mask:
@@ -69,7 +69,7 @@ class Detection:
     confidence: float
     """0 to 1."""
     xyxy: tuple[float, float, float, float]
-    """Left, top, right and bottom edge in pixels of the picture."""
+    """Left, top, right and bottom edge in pixels of the image."""
     mask: Mask | None = None
     """Its pixels, if the detector was built with masks."""
     tracker_id: int | None = None
@@ -111,7 +111,7 @@ class Track:
 
 
 class Detections:
-    """What was found in one picture, the highest score first. Can be pickled, indexed and iterated.
+    """What was found in one image, the highest score first. Can be pickled, indexed and iterated.
 
     An index returns a `Detection`; a slice, a list of indices or an array of bools returns `Detections`:
     `found[found.confidence > 0.5]`.
@@ -120,7 +120,7 @@ class Detections:
     __slots__ = ("class_id", "class_name", "classes", "confidence", "masks", "size", "times_ms", "tracker_id", "xyxy")
 
     xyxy: FloatArray
-    """[n, 4] boxes: left, top, right, bottom in pixels of the picture."""
+    """[n, 4] boxes: left, top, right, bottom in pixels of the image."""
     confidence: FloatArray
     """[n] scores, 0 to 1."""
     class_id: IntArray
@@ -132,7 +132,7 @@ class Detections:
     tracker_id: IntArray | None
     """[n] ids of tracks, -1 for a detection without one; None without a tracker."""
     size: tuple[int, int]
-    """Width and height of the picture."""
+    """Width and height of the image."""
     classes: tuple[str, ...]
     """The labels by class id, of classes that were not found as well."""
     times_ms: dict[str, float]
@@ -331,7 +331,7 @@ class Detections:
         channel_order: Literal["rgb", "bgr"] = "rgb",
         jpeg_quality: int | None = 80,
     ) -> None:
-        """Logs the detections, and the picture if there is one, to the Rerun viewer or a recording: boxes with labels, masks,
+        """Logs the detections, and the image if there is one, to the Rerun viewer or a recording: boxes with labels, masks,
         and the latency of each stage. `ocelli.rerun` names the entities, has a layout for them, and logs videos.
 
         entity: where to log.
@@ -356,7 +356,7 @@ class Detections:
         line_width: float | None = None,
         font_size: float | None = None,
     ) -> Uint8Array:
-        """A copy of the picture with boxes, labels and masks drawn in, in the same channel order.
+        """A copy of the image with boxes, labels and masks drawn in, in the same channel order.
 
         With a tracker, labels have the ids of tracks, and only what has a track is drawn. No other thread may write to an
         array before this returns.

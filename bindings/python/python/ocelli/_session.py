@@ -14,9 +14,9 @@ from . import _decode, _ocelli
 from ._detector import ChannelOrder, DetectorKeywords, DetectorOptions, PathLike, Prompt
 from ._errors import InvalidArgument
 from ._objects import Box
-from ._pictures import ImageLike, is_file, pixels
+from ._images import ImageLike, is_file, pixels
 from ._results import BoolArray, Detections, FloatArray, IntArray, Mask
-from ._video import InputOptions, picture_files
+from ._video import InputOptions, image_files
 
 Direction: TypeAlias = Literal["both", "forward", "backward"]
 
@@ -73,7 +73,7 @@ class VideoSession:
             print(frame.index, frame.object_ids, frame.masks.shape)
 
     `model` is a checkpoint or an exported model that has the tracker. `source` is the path of a video (needs the video library or `ocelli-vision[video]`),
-    a folder or pattern of pictures of one size, or an iterable of frames, which stay in memory; `push` appends more of them.
+    a folder or pattern of images of one size, or an iterable of frames, which stay in memory; `push` appends more of them.
 
     `add_text`, `add_exemplars` and `add_box` start the session over and find objects; `add_points` and `add_mask` refine them and
     add others. The first `propagate` after a text detects in every frame; one after clicks follows the clicked objects alone, and
@@ -157,7 +157,7 @@ class VideoSession:
             if "://" in name or name.isdigit():
                 message = "a session needs a video that can be read again: expected a file or a folder"
                 raise InvalidArgument(f"{_ocelli.without_secrets(name)}: {message}")
-            parts["name"], parts["files"] = name, picture_files(name)
+            parts["name"], parts["files"] = name, image_files(name)
             if parts["files"] is None:
                 _decode.check_exists(name)
             else:

@@ -22,15 +22,15 @@ import numpy.typing as npt
 from . import _decode, _ocelli
 from ._detector import ChannelOrder, Classes, DetectorKeywords, DetectorOptions, PathLike, as_prompts
 from ._errors import Cancelled, InvalidArgument
-from ._pictures import ImageLike, is_file, pixels
+from ._images import ImageLike, is_file, pixels
 from ._results import Detections, Track, rounded, tracks_from_native
 from ._tracker import Tracker, as_form, given
 
-_PICTURES = frozenset(".png .jpg .jpeg .jpe .jfif .webp .bmp .dib .tif .tiff .pnm .ppm .pgm .pbm .pam .mpo .apng".split())
-_PICTURE_RATE = 30.0
+_IMAGES = frozenset(".png .jpg .jpeg .jpe .jfif .webp .bmp .dib .tif .tiff .pnm .ppm .pgm .pbm .pam .mpo .apng".split())
+_IMAGE_RATE = 30.0
 
 TimedFrame: TypeAlias = tuple[float, ImageLike]
-"""A time in seconds, and a picture."""
+"""A time in seconds, and an image."""
 VideoSource: TypeAlias = PathLike | int | Iterable[ImageLike] | Iterable[TimedFrame] | None
 
 
@@ -53,7 +53,7 @@ class VideoFrame:
     source: str | None = None
     """The name of the video, if it has one."""
     file: str | None = None
-    """The picture file that the frame was read from; None for others."""
+    """The image file that the frame was read from; None for others."""
     wall_time: float | None = None
     """When the frame of a live source was taken, in seconds since 1970-01-01 00:00 UTC; None for recorded frames."""
     retracted: tuple[int, ...] = ()
@@ -97,7 +97,7 @@ class VideoFrame:
 class Video:
     """Detects, and tracks, in a stream of frames; iterate over it for the results, in order.
 
-    `source` is the path of a video (needs the video library or `ocelli-vision[video]`), a folder or pattern of pictures, a URL, the number of a camera,
+    `source` is the path of a video (needs the video library or `ocelli-vision[video]`), a folder or pattern of images, a URL, the number of a camera,
     or an iterable of frames or of (seconds, frame). Without a source, push frames from another thread or between two results:
 
         video = ocelli.Video(None, ["person"], track=True)
@@ -154,7 +154,7 @@ class Video:
         class_budget: decode at most this many classes a frame.
         queue_depth: frames that wait before each stage.
         sequential: one stage at a time, on one thread.
-        fps: frames per second of pictures and of frames without times [30].
+        fps: frames per second of images and of frames without times [30].
         start, end: seconds; stride: every nth frame; max_frames: the most frames.
         channel_order: of arrays from an iterable or `push`.
         keep_images: whether results have the frame.
@@ -204,7 +204,7 @@ class Video:
             }),  # fmt: skip
             (no_hotstart, max_objects) if memory else None,
         )
-        self._rate = rate or _PICTURE_RATE
+        self._rate = rate or _IMAGE_RATE
         self._pushed = 0
         _OPEN.add(self)
         if frames is not None:
@@ -218,14 +218,14 @@ class Video:
         """The frames with their times, the rate if it is known, and whether they come at their own pace."""
         if isinstance(source, (int, str, os.PathLike)):
             name = str(source) if isinstance(source, int) else os.fspath(source)
-            pictures = None if isinstance(source, int) else picture_files(name)
-            if pictures is None:
+            images = None if isinstance(source, int) else image_files(name)
+            if images is None:
                 reader = _decode.open_input(name, *options.parts())
                 self._reader = reader if isinstance(reader, _ocelli.VideoReader) else None
                 return _read(reader, fps)
             options.check_unused()
-            rate = fps or _PICTURE_RATE
-            return (_Frame(index / rate, path, path) for index, path in enumerate(pictures)), rate, False
+            rate = fps or _IMAGE_RATE
+            return (_Frame(index / rate, path, path) for index, path in enumerate(images)), rate, False
         options.check_unused()
         return None if source is None else _timed(source), fps, False
 
@@ -410,23 +410,23 @@ def _file(image: ImageLike) -> str | None:
     return os.fspath(image) if isinstance(image, (str, os.PathLike)) else None
 
 
-def picture_files(name: str) -> list[str] | None:
-    """The pictures of a folder, a pattern or a file, in natural order; None for a video."""
+def image_files(name: str) -> list[str] | None:
+    """The images of a folder, a pattern or a file, in natural order; None for a video."""
     if os.path.isdir(name):
         found = [
             os.path.join(folder, file)
             for folder, _, files in os.walk(name)
             for file in files
-            if os.path.splitext(file)[1].lower() in _PICTURES
+            if os.path.splitext(file)[1].lower() in _IMAGES
         ]
     elif not os.path.exists(name) and "://" not in name and glob.has_magic(name):
         found = glob.glob(name, recursive=True)
-    elif os.path.splitext(name)[1].lower() in _PICTURES and "://" not in name:
+    elif os.path.splitext(name)[1].lower() in _IMAGES and "://" not in name:
         found = [name]
     else:
         return None
     if not found:
-        raise InvalidArgument(f"no pictures, {name}: the folder or pattern has none")
+        raise InvalidArgument(f"no images, {name}: the folder or pattern has none")
     return sorted(found, key=_natural)
 
 

@@ -3,8 +3,8 @@
     import ocelli.ray
     import ray
 
-    pictures = ray.data.read_binary_files("/shared/photos", include_paths=True)
-    labelled = ocelli.ray.unfinished(pictures, "/shared/labels").map_batches(
+    images = ray.data.read_binary_files("/shared/photos", include_paths=True)
+    labelled = ocelli.ray.unfinished(images, "/shared/labels").map_batches(
         ocelli.ray.Labeler,
         fn_constructor_kwargs={"classes": ["person", "red car"], "model": "/shared/sam3"},
         compute=ray.data.ActorPoolStrategy(size=4),
@@ -78,24 +78,24 @@ _MASKS = pa.field(
 
 
 class Labeler:
-    """Detects in batches of pictures: a class for Ray Data's `map_batches`, which makes an actor of it.
+    """Detects in batches of images: a class for Ray Data's `map_batches`, which makes an actor of it.
 
-    The pictures are a column of arrays as `ray.data.read_images` gives them (uint8; grey ones become RGB, transparency is
+    The images are a column of arrays as `ray.data.read_images` gives them (uint8; grey ones become RGB, transparency is
     dropped), of encoded files (`ray.data.read_binary_files`), or of paths that every machine can read.
 
-    The column of pictures, unless it has paths, is replaced by these; all others stay:
+    The column of images, unless it has paths, is replaced by these; all others stay:
 
     | column | type | |
     |---|---|---|
-    | `width`, `height` | int32 | size of the picture in pixels; null if it could not be read |
+    | `width`, `height` | int32 | size of the image in pixels; null if it could not be read |
     | `xyxy` | list of 4 float32 | boxes: left, top, right, bottom in pixels, the highest score first |
     | `confidence` | list of float32 | scores, 0 to 1 |
     | `class_id` | list of int64 | indices of the classes |
     | `class_name` | list of string | labels of the classes |
     | `masks` | list of struct | only with `masks=True`: COCO's run lengths, `size` (height, width) and `counts` |
-    | `error` | string | why the picture could not be read, else null |
+    | `error` | string | why the image could not be read, else null |
 
-    A picture that cannot be read has an error and empty lists. An engine that fails ends the job.
+    An image that cannot be read has an error and empty lists. An engine that fails ends the job.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Labeler:
     ) -> None:
         """Loads the model.
 
-        image: the column of pictures; by default the first of `image`, `bytes` and `path` that there is.
+        image: the column of images; by default the first of `image`, `bytes` and `path` that there is.
         keep_image: whether arrays and encoded files stay in the rows.
         channel_order: the channels of arrays.
 
@@ -128,21 +128,21 @@ class Labeler:
         self._detector.prepare(self._classes)
 
     def __call__(self, batch: Batch) -> Table:
-        """The rows of a batch with what was found in their pictures."""
+        """The rows of a batch with what was found in their images."""
         is_dict = _is_dict(batch)
         names: list[str] = list(batch) if is_dict else _BlockAccessor.for_block(batch).column_names()
         column = self._column(names)
-        pictures: Sequence[Any] = batch[column] if is_dict else _BlockAccessor.for_block(batch).to_numpy(column)
-        keep = self._keep_image or all(isinstance(picture, str) for picture in pictures)
+        images: Sequence[Any] = batch[column] if is_dict else _BlockAccessor.for_block(batch).to_numpy(column)
+        keep = self._keep_image or all(isinstance(image, str) for image in images)
         columns = _arrow(batch, [name for name in names if keep or name != column])
-        paths = columns["path"].to_pylist() if "path" in columns else [column] * len(pictures)
-        rows = [self._row(picture, str(path)) for picture, path in zip(pictures, paths, strict=True)]
+        paths = columns["path"].to_pylist() if "path" in columns else [column] * len(images)
+        rows = [self._row(image, str(path)) for image, path in zip(images, paths, strict=True)]
         for field in self._schema:
             columns[field.name] = pa.array([row[field.name] for row in rows], field.type)
         return pa.table(columns)
 
     def _column(self, names: Sequence[str]) -> str:
-        """The column of pictures."""
+        """The column of images."""
         if taken := [name for name in self._schema.names if name in names]:
             raise InvalidArgument(f"the rows have a column {taken[0]!r} already: rename it, as results have this name")
         if self._image is None:
@@ -152,12 +152,12 @@ class Labeler:
         elif self._image in names:
             return self._image
         wanted = repr(self._image) if self._image is not None else "'image', 'bytes' or 'path'"
-        raise InvalidArgument(f"the rows have the columns {', '.join(names)}: expected {wanted} with the pictures")
+        raise InvalidArgument(f"the rows have the columns {', '.join(names)}: expected {wanted} with the images")
 
-    def _row(self, picture: object, name: str) -> dict[str, Any]:
-        """The values of the results' columns for one picture."""
+    def _row(self, image: object, name: str) -> dict[str, Any]:
+        """The values of the results' columns for one image."""
         try:
-            found = self._detect(picture, name)
+            found = self._detect(image, name)
         except (InvalidArgument, InvalidData, Io) as why:
             return {**dict.fromkeys(self._schema.names, []), "width": None, "height": None, "error": str(why)}
         width, height = found.size
@@ -173,15 +173,15 @@ class Labeler:
         }
         return row
 
-    def _detect(self, picture: object, name: str) -> Detections:
-        if picture is None:
-            raise InvalidArgument(f"{name}: there is no picture")
-        if not isinstance(picture, (bytes, bytearray)):
-            image: Any = picture
+    def _detect(self, value: object, name: str) -> Detections:
+        if value is None:
+            raise InvalidArgument(f"{name}: there is no image")
+        if not isinstance(value, (bytes, bytearray)):
+            image: Any = value
             if isinstance(image, np.ndarray):
                 image = _rgb(cast("npt.NDArray[Any]", image))
             return self._detector.detect(image, self._classes, channel_order=self._channel_order)
-        with _file(picture) as path:
+        with _file(value) as path:
             try:
                 return self._detector.detect(path, self._classes)
             except (InvalidData, Io) as why:
@@ -296,7 +296,7 @@ def _arrow(batch: Batch, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _rgb(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A grey or transparent picture as RGB; others as they are."""
+    """A grey or transparent image as RGB; others as they are."""
     if array.ndim == 2:
         array = array[:, :, np.newaxis]
     if array.ndim == 3 and array.shape[2] == 1:
@@ -313,7 +313,7 @@ def _file(content: bytes | bytearray) -> Generator[str]:
             file.flush()
             yield file.name
         return
-    with open(os.memfd_create("picture"), "wb") as memory:
+    with open(os.memfd_create("image"), "wb") as memory:
         memory.write(content)
         memory.flush()
         yield f"/proc/self/fd/{memory.fileno()}"

@@ -10,10 +10,10 @@
         for frame in video:
             log(frame)
 
-`Detections.log_to_rerun` logs one picture, a `VideoLog` the frames of a video with the trails of its tracks. Below the entity,
+`Detections.log_to_rerun` logs one image, a `VideoLog` the frames of a video with the trails of its tracks. Below the entity,
 `ocelli` by default, they write:
 
-    image                 the picture
+    image                 the image
     image/boxes           boxes with their labels
     image/masks           a class id for each pixel, the highest score on top; 0 where there is none
     image/trails/ID       the latest centres of the track with this id
@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 from ._detector import ChannelOrder
 from ._errors import InvalidArgument, Unavailable
-from ._pictures import ImageLike, is_file, pixels
+from ._images import ImageLike, is_file, pixels
 from ._results import Detections, FloatArray, Mask
 from ._session import TrackedFrame
 from ._video import VideoFrame
@@ -57,7 +57,7 @@ def _load(module: str = "rerun") -> Any:
 
 
 def blueprint(*entities: str) -> Any:
-    """A layout for what is logged: for each entity its picture with boxes, masks and trails, above a plot of its latency.
+    """A layout for what is logged: for each entity its image with boxes, masks and trails, above a plot of its latency.
 
     Returns a `rerun.blueprint.Blueprint` for `rerun.send_blueprint` or `rerun.save`. Without entities, it shows `ocelli`.
     """
@@ -75,7 +75,7 @@ def blueprint(*entities: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Instances:
-    """What is drawn into a picture, the highest score first."""
+    """What is drawn into an image, the highest score first."""
 
     xyxy: npt.NDArray[np.floating[Any]]
     ids: list[int]
@@ -133,7 +133,7 @@ def log_detections(
 
 
 class VideoLog:
-    """Logs the frames of a video: pictures, boxes, masks, latency, and the trails of tracks.
+    """Logs the frames of a video: images, boxes, masks, latency, and the trails of tracks.
 
         log = ocelli.rerun.VideoLog()
         for frame in video:
@@ -170,7 +170,7 @@ class VideoLog:
     def __call__(self, frame: VideoFrame | TrackedFrame, image: ImageLike | None = None) -> None:
         """Logs a frame of a `Video` or a `VideoSession`.
 
-        image: the picture, for frames that do not have one: those of sessions, and of videos with `keep_images=False`.
+        image: the image, for frames that do not have one: those of sessions, and of videos with `keep_images=False`.
         """
         writer, found = self._writer, frame.detections
         if isinstance(frame, VideoFrame):
@@ -228,7 +228,7 @@ class _Writer:
     def write(self, found: Detections, instances: _Instances, image: ImageLike | None) -> None:
         rr = self._rr
         if image is not None:
-            self._log("image", self._picture(found, image))
+            self._log("image", self._image(found, image))
         # Classes have names until they change, tracks while they are seen.
         names = dict(zip(instances.ids, instances.names, strict=True))
         annotations = [rr.AnnotationInfo(id=number, label=name) for number, name in names.items()]
@@ -258,7 +258,7 @@ class _Writer:
     def _log(self, below: str, what: Any) -> None:
         self._recording.log(f"{self._entity}/{below}", what)
 
-    def _picture(self, found: Detections, image: ImageLike) -> Any:
+    def _image(self, found: Detections, image: ImageLike) -> Any:
         array = np.asarray(pixels(image))
         if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3:
             raise InvalidArgument(
@@ -270,8 +270,8 @@ class _Writer:
                 f"image of {width}x{height}: the detections are those of {found.size[0]}x{found.size[1]}"
             )
         model = "RGB" if is_file(image) or self._channel_order == "rgb" else "BGR"
-        picture = self._rr.Image(array, color_model=model)
-        return picture if self._jpeg_quality is None else picture.compress(jpeg_quality=self._jpeg_quality)
+        logged = self._rr.Image(array, color_model=model)
+        return logged if self._jpeg_quality is None else logged.compress(jpeg_quality=self._jpeg_quality)
 
 
 def _entity(path: str) -> str:

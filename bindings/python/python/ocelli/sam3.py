@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from ._detector import DetectorKeywords, PathLike, Prompt
 from ._errors import InvalidArgument
-from ._pictures import ImageLike
+from ._images import ImageLike
 from ._session import Direction, TrackedFrame, VideoSession
 
 __all__ = ["Sam3VideoPredictor", "build_sam3_video_predictor"]
@@ -126,7 +126,7 @@ class Sam3VideoPredictor:
     def start_session(
         self, resource_path: PathLike | list[ImageLike], session_id: str | None = None
     ) -> dict[str, Any]:
-        """Opens a video file, a folder of pictures, a picture or a list of them."""
+        """Opens a video file, a folder of images, an image or a list of them."""
         session, self._idle = self._idle, None
         if session is None:
             session = self._new(resource_path)

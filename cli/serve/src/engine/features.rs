@@ -1,4 +1,4 @@
-//! The features of the last pictures: the next request is often about the same picture with other names.
+//! The features of the last images: the next request is often about the same image with other names.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::metrics::Metrics;
 /// Features that nobody asked for in this time are dropped.
 pub(super) const KEPT: Duration = Duration::from_secs(600);
 
-/// The features of a picture, or the picture itself if it is searched in tiles.
+/// The features of an image, or the image itself if it is searched in tiles.
 #[derive(Default)]
-pub(super) struct Picture {
+pub(super) struct SearchedImage {
     pub size: (u32, u32),
     pub features: ImageFeatures,
     pub in_tiles: Option<(Image, Tiling)>,
@@ -26,15 +26,15 @@ pub(super) struct FeatureCache {
     /// Bytes.
     limit: usize,
     /// In the order of their last use.
-    kept: VecDeque<CachedPicture>,
-    /// The bytes of the picture that was kept last; the next one often has as many.
+    kept: VecDeque<CachedImage>,
+    /// The bytes of the image that was kept last; the next one often has as many.
     last_bytes: usize,
     metrics: Arc<Metrics>,
 }
 
-struct CachedPicture {
+struct CachedImage {
     key: Key,
-    picture: Arc<Picture>,
+    image: Arc<SearchedImage>,
     /// Its features are enough for masks.
     with_masks: bool,
     used: Instant,
@@ -45,35 +45,35 @@ impl FeatureCache {
         Self { limit, kept: VecDeque::new(), last_bytes: 0, metrics }
     }
 
-    /// The place of a picture with features that are enough for the question; it need not be decoded.
+    /// The place of an image with features that are enough for the question; it need not be decoded.
     pub fn place(&self, key: &Key, masks: bool) -> Option<usize> {
         self.kept.iter().position(|kept| kept.key == *key && (kept.with_masks || !masks))
     }
 
-    /// The picture, if features that are enough for the question are kept.
-    pub fn find(&mut self, key: &Key, masks: bool, now: Instant) -> Option<Arc<Picture>> {
+    /// The image, if features that are enough for the question are kept.
+    pub fn find(&mut self, key: &Key, masks: bool, now: Instant) -> Option<Arc<SearchedImage>> {
         self.kept.retain(|kept| now.duration_since(kept.used) < KEPT);
         let mut found = self.kept.remove(self.place(key, masks)?)?;
         found.used = now;
-        let picture = found.picture.clone();
+        let image = found.image.clone();
         self.kept.push_back(found);
         self.metrics.feature_hits.fetch_add(1, Relaxed);
-        Some(picture)
+        Some(image)
     }
 
-    /// Makes room for a picture. Returns buffers of another one, if nobody searches it.
+    /// Makes room for an image. Returns buffers of another one, if nobody searches it.
     pub fn make_room(&mut self, key: &Key) -> ImageFeatures {
         self.kept.retain(|kept| kept.key != *key);
         self.drop_oldest(self.last_bytes).unwrap_or_default()
     }
 
-    /// Keeps a picture, unless it is larger than the limit.
-    pub fn keep(&mut self, key: Key, picture: Arc<Picture>, with_masks: bool, now: Instant) {
-        let bytes = picture.features.bytes();
+    /// Keeps an image, unless it is larger than the limit.
+    pub fn keep(&mut self, key: Key, image: Arc<SearchedImage>, with_masks: bool, now: Instant) {
+        let bytes = image.features.bytes();
         if bytes <= self.limit {
             self.drop_oldest(bytes);
             self.last_bytes = bytes;
-            self.kept.push_back(CachedPicture { key, picture, with_masks, used: now });
+            self.kept.push_back(CachedImage { key, image, with_masks, used: now });
         }
     }
 
@@ -82,20 +82,20 @@ impl FeatureCache {
         self.kept.clear();
     }
 
-    /// Drops pictures until there is room for `bytes`. Returns the features of one of them.
+    /// Drops images until there is room for `bytes`. Returns the features of one of them.
     fn drop_oldest(&mut self, bytes: usize) -> Option<ImageFeatures> {
         let mut buffers = None;
         while self.bytes() + bytes > self.limit
             && let Some(oldest) = self.kept.pop_front()
         {
-            buffers = Arc::try_unwrap(oldest.picture).ok().map(|picture| picture.features).or(buffers);
+            buffers = Arc::try_unwrap(oldest.image).ok().map(|image| image.features).or(buffers);
         }
         buffers
     }
 
     /// The bytes of what is kept.
     pub fn bytes(&self) -> usize {
-        self.kept.iter().map(|kept| kept.picture.features.bytes()).sum()
+        self.kept.iter().map(|kept| kept.image.features.bytes()).sum()
     }
 }
 

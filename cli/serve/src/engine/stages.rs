@@ -11,10 +11,10 @@ use ocelli::{
         DecodeRequest, ImageEncoder, ImageFeatures, ObjectSegmenter, PromptDecoder, TextEmbedder,
         TiledSearch, Wanted,
     },
-    tiles::WholePicture,
+    tiles::WholeImage,
 };
 
-use super::features::{FeatureCache, KEPT, Picture};
+use super::features::{FeatureCache, KEPT, SearchedImage};
 use super::{Decoded, EngineAnswer, EngineRequest, Reply, Task, caught, decode};
 use crate::http::limits::Limits;
 use crate::metrics::Metrics;
@@ -32,7 +32,7 @@ type SharedEncoder = Arc<Mutex<ImageEncoder>>;
 /// Held while half of the model is loaded, if only one half may be. The encoder is locked after it.
 pub(super) type Alone = Option<Arc<Mutex<()>>>;
 
-/// A job whose picture has features.
+/// A job whose image has features.
 pub(super) struct Encoded {
     task: Task,
     work: Work,
@@ -40,17 +40,17 @@ pub(super) struct Encoded {
 
 /// What a task needs to be answered.
 struct Work {
-    picture: Arc<Picture>,
+    searched: Arc<SearchedImage>,
     withdrawn: Cancellation,
     start: Instant,
     times: StageTimes,
 }
 
-/// Computes features, and keeps those of the last pictures.
+/// Computes features, and keeps those of the last images.
 pub(super) struct BackboneStage {
     pub encoder: SharedEncoder,
     pub alone: Alone,
-    /// The model takes clicks. Their features cost the backbone nothing, so that every picture has them.
+    /// The model takes clicks. Their features cost the backbone nothing, so that every image has them.
     pub clicks: bool,
     pub cache: Arc<Mutex<FeatureCache>>,
     pub metrics: Arc<Metrics>,
@@ -58,7 +58,7 @@ pub(super) struct BackboneStage {
 }
 
 impl BackboneStage {
-    /// Works until no more pictures come, or nobody takes them.
+    /// Works until no more images come, or nobody takes them.
     pub fn run(&mut self, decoded: &Mutex<Receiver<Decoded>>, encoded: &SyncSender<Encoded>) {
         loop {
             let next = locked(decoded).recv_timeout(KEPT);
@@ -74,11 +74,11 @@ impl BackboneStage {
                 continue;
             }
             let (start, mut times) = (Instant::now(), StageTimes::default());
-            let picture = caught(panicked, || self.picture(&mut decoded, &mut times));
+            let searched = caught(panicked, || self.encoded(&mut decoded, &mut times));
             let EngineRequest { task, withdrawn, .. } = decoded.job;
-            match picture {
-                Ok(picture) => {
-                    let work = Work { picture, withdrawn, start, times };
+            match searched {
+                Ok(searched) => {
+                    let work = Work { searched, withdrawn, start, times };
                     if encoded.send(Encoded { task, work }).is_err() {
                         return;
                     }
@@ -92,20 +92,20 @@ impl BackboneStage {
         }
     }
 
-    /// The picture of a job, with the features that its question needs.
-    fn picture(&mut self, decoded: &mut Decoded, times: &mut StageTimes) -> Result<Arc<Picture>> {
+    /// The image of a job, with the features that its question needs.
+    fn encoded(&mut self, decoded: &mut Decoded, times: &mut StageTimes) -> Result<Arc<SearchedImage>> {
         let Decoded { key, image, tiling, job } = decoded;
-        // A picture that was known when it was to be decoded can be forgotten since.
-        let mut image = || image.take().map_or_else(|| decode(&job.picture, &self.limits), Ok);
+        // An image that was known when it was to be decoded can be forgotten since.
+        let mut image = || image.take().map_or_else(|| decode(&job.image, &self.limits), Ok);
         if let Some(tiling) = *tiling {
             let image = image()?;
             let size = (image.width(), image.height());
             let (features, in_tiles) = (ImageFeatures::default(), Some((image, tiling)));
-            return Ok(Arc::new(Picture { size, features, in_tiles }));
+            return Ok(Arc::new(SearchedImage { size, features, in_tiles }));
         }
         let (masks, now) = (job.task.masks(), Instant::now());
-        if let Some(picture) = locked(&self.cache).find(key, masks, now) {
-            return Ok(picture);
+        if let Some(searched) = locked(&self.cache).find(key, masks, now) {
+            return Ok(searched);
         }
         let image = image()?;
         let _alone = self.alone.as_deref().map(locked);
@@ -120,9 +120,9 @@ impl BackboneStage {
         }
         encoded?;
         let with_masks = !encoder.backbone.supports_masks() || features.support_masks();
-        let picture = Arc::new(Picture { size, features, in_tiles: None });
-        locked(&self.cache).keep(*key, picture.clone(), with_masks, now);
-        Ok(picture)
+        let searched = Arc::new(SearchedImage { size, features, in_tiles: None });
+        locked(&self.cache).keep(*key, searched.clone(), with_masks, now);
+        Ok(searched)
     }
 }
 
@@ -139,7 +139,7 @@ pub(super) struct PromptStage {
 }
 
 impl PromptStage {
-    /// Answers until no more pictures come.
+    /// Answers until no more images come.
     pub fn run(&mut self, encoded: &Receiver<Encoded>) {
         while let Ok(Encoded { task, work }) = encoded.recv() {
             if work.withdrawn.is_cancelled() {
@@ -174,11 +174,11 @@ impl PromptStage {
             locked(&self.encoder).unload();
         }
         drop(alone);
-        let Work { picture, start, mut times, .. } = work;
+        let Work { searched, start, mut times, .. } = work;
         times.total = start.elapsed().as_secs_f64() * 1e3;
-        let (width, height) = picture.size;
+        let (width, height) = searched.size;
         // The backbone's stage may use its buffers again.
-        drop(picture);
+        drop(searched);
         match &found {
             Ok(items) => self.metrics.observe(&times, detections(items)),
             Err(error) if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::InvalidArgument) => {}
@@ -188,7 +188,7 @@ impl PromptStage {
     }
 
     fn search(&mut self, question: &Question, work: &mut Work) -> Result<Vec<Detection>> {
-        let Work { picture, withdrawn, times, .. } = work;
+        let Work { searched, withdrawn, times, .. } = work;
         let start = Instant::now();
         let embedded = self.text.embed(&question.prompts)?;
         times.text = start.elapsed().as_secs_f64() * 1e3;
@@ -196,11 +196,11 @@ impl PromptStage {
         self.decoder.set_post_processing(options)?;
         self.decoder.set_cancellation(withdrawn.clone());
         let request = DecodeRequest { masks: question.asked.masks, ..(&embedded).into() };
-        let Some((image, tiling)) = &picture.in_tiles else {
-            return self.decoder.decode(&picture.features, request, times);
+        let Some((image, tiling)) = &searched.in_tiles else {
+            return self.decoder.decode(&searched.features, request, times);
         };
         let mut encoder = locked(&self.encoder);
-        let (mut search, mut whole) = (TiledSearch::new(*tiling)?, WholePicture::new(image)?);
+        let (mut search, mut whole) = (TiledSearch::new(*tiling)?, WholeImage::new(image)?);
         Ok(search.detect((&mut *encoder, &mut self.decoder), &mut whole, request, times)?.items)
     }
 
@@ -209,7 +209,7 @@ impl PromptStage {
         let mut records = Vec::new();
         for (number, objects) in shown.objects.chunks(TOGETHER).enumerate() {
             work.withdrawn.check().map_err(|_| Error::cancelled("the request was withdrawn"))?;
-            let masks = self.segmenter.segment_each(&work.picture.features, objects, shown.multimask)?;
+            let masks = self.segmenter.segment_each(&work.searched.features, objects, shown.multimask)?;
             for (index, masks) in (number * TOGETHER..).zip(masks) {
                 records.extend(masks.into_iter().map(|mask| ObjectRecord::new(index, mask)));
             }
@@ -220,5 +220,5 @@ impl PromptStage {
 }
 
 fn panicked() -> Error {
-    Error::execution("the detector failed on this picture; see the log")
+    Error::execution("the detector failed on this image; see the log")
 }

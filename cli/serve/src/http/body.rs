@@ -67,8 +67,11 @@ pub(crate) async fn fields(
         let name = field.name().unwrap_or_default().to_owned();
         let is_one_of = |known: &str| known.split_whitespace().any(|known| known == name);
         if !is_one_of(several) && !is_one_of(once) {
-            let file =
-                if field.file_name().is_some() { " for a file; a picture goes into image" } else { "" };
+            let file = if field.file_name().is_some() {
+                " for a file; the file of an image goes into image"
+            } else {
+                ""
+            };
             let all = format!("{once} {several}").trim().replace(' ', ", ");
             refused.get_or_insert(format!("{name}: no such field{file}; the fields are {all}"));
         } else if !is_one_of(several) && fields.iter().any(|(before, _)| *before == name) {

@@ -27,7 +27,7 @@ const MORE_FIELDS: usize = 16;
 pub struct Limits {
     /// Bytes of a request. Default 32 MiB.
     pub body_bytes: usize,
-    /// Pixels of a picture. Default 50 million.
+    /// Pixels of an image. Default 50 million.
     pub pixels: u64,
     /// Classes of a request, at most 100,000. Default 100.
     pub classes: usize,
@@ -48,7 +48,7 @@ pub struct Limits {
     pub session_bytes: u64,
     /// A session that is not used for this long ends. Default 10 minutes.
     pub session_idle: Duration,
-    /// Bytes of the features of pictures that are kept for further requests; 0 keeps none. Default 256 MiB.
+    /// Bytes of the features of images that are kept for further requests; 0 keeps none. Default 256 MiB.
     pub feature_bytes: usize,
     /// Requests that wait or run at the same time, and as many whose bodies arrive; one more is answered with 503. Videos take
     /// at most half of them. One client has at most half of each. Default 64.
@@ -130,13 +130,13 @@ impl Limits {
         Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message))
     }
 
-    /// Refuses a picture with too many pixels, or what is no picture, at the cost of reading its header.
-    pub(crate) fn check_picture(&self, bytes: &[u8]) -> Result<()> {
+    /// Refuses an image with too many pixels, or what is no image, at the cost of reading its header.
+    pub(crate) fn check_image(&self, bytes: &[u8]) -> Result<()> {
         let (width, height) = Image::declared_size(bytes, "the request")?;
         self.check_pixels(width, height)
     }
 
-    /// Refuses a picture or a video of a size beyond the limit.
+    /// Refuses an image or a video of a size beyond the limit.
     pub(crate) fn check_pixels(&self, width: u32, height: u32) -> Result<()> {
         if u64::from(width) * u64::from(height) > self.pixels {
             return Err(Error::invalid_data(format!(

@@ -18,13 +18,13 @@ struct DrawnRegion {
     kind: String,
     /// By default it is.
     is_positive: Option<bool>,
-    /// Pixels of the upright picture.
+    /// Pixels of the upright image.
     original_width: Option<u32>,
     original_height: Option<u32>,
     value: DrawnValue,
 }
 
-/// In per cent of the picture's sides.
+/// In per cent of the image's sides.
 #[derive(Deserialize)]
 struct DrawnValue {
     x: Option<f32>,
@@ -58,7 +58,7 @@ pub(super) struct Drawn {
     pub points: Vec<([f32; 2], bool)>,
     /// Edges in per cent.
     bbox: Option<[f32; 4]>,
-    /// Width and height of the upright picture in pixels.
+    /// Width and height of the upright image in pixels.
     pub size: (u32, u32),
     /// Of a video, from 0.
     pub frame: usize,
@@ -103,7 +103,7 @@ impl Context {
 }
 
 impl Drawn {
-    /// The object in pixels of a picture of this width and height.
+    /// The object in pixels of an image of this width and height.
     pub fn shown(&self, (width, height): (u32, u32)) -> ObjectQuestion {
         let inside = |share: f32, side: u32| (share / 100.0 * side as f32).clamp(0.0, side as f32);
         // The edge is not a pixel.

@@ -1,5 +1,5 @@
 //! The labelling configuration of a project: which labels there are, and what they become. The tasks of a request: of their
-//! data, texts alone are kept; a picture is one of them.
+//! data, texts alone are kept; an image is one of them.
 
 use std::collections::HashSet;
 use std::fmt::{self, Display};
@@ -136,13 +136,13 @@ impl LabelConfig {
         Some((control, data(key).filter(|video| !video.is_empty())?))
     }
 
-    /// The address of the picture in the data of a task.
-    pub fn picture_of<'d>(&self, data: impl Fn(&str) -> Option<&'d str>) -> Result<&'d str, Problem> {
+    /// The address of the image in the data of a task.
+    pub fn image_of<'d>(&self, data: impl Fn(&str) -> Option<&'d str>) -> Result<&'d str, Problem> {
         let used = |name: &str| self.controls.iter().any(|control| control.to_name == name);
         let keys = self.images.iter().filter(|(name, _)| used(name)).map(|(_, key)| key);
         keys.filter_map(|key| data(key))
-            .find(|picture| !picture.is_empty())
-            .ok_or_else(|| Problem::bad("a task has no picture under the name that the configuration has"))
+            .find(|image| !image.is_empty())
+            .ok_or_else(|| Problem::bad("a task has no image under the name that the configuration has"))
     }
 }
 
@@ -230,7 +230,7 @@ fn attribute(tag: &BytesStart<'_>, name: &str) -> Result<Option<String>, Problem
 /// Keys of the data of a task.
 const MOST_KEYS: usize = 1000;
 
-/// A picture, and what else Label Studio knows of it.
+/// An image, and what else Label Studio knows of it.
 #[derive(Deserialize)]
 pub(super) struct Task {
     #[serde(default)]
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_shapes_and_pictures_are_read() {
+    fn labels_shapes_and_images_are_read() {
         let xml = r#"<View>
           <Image name="img" value="$photo"/>
           <RectangleLabels name="box" toName="img">
@@ -313,8 +313,8 @@ mod tests {
         assert!(of_video.video_of(|_| None).is_none() && config.video_of(|_| Some("x")).is_none());
         let data = [("photo", "/data/a.png"), ("image", "no")];
         let text_of = |key: &str| data.iter().find(|(known, _)| *known == key).map(|(_, text)| *text);
-        let picture = config.picture_of(text_of);
-        assert_eq!(picture.expect("it has one"), "/data/a.png");
+        let image = config.image_of(text_of);
+        assert_eq!(image.expect("it has one"), "/data/a.png");
         for wrong in [
             "",
             "<View/>",

@@ -39,7 +39,7 @@ struct Outline {
     rle: Vec<u8>,
 }
 
-/// The regions of a picture: one for each detection and tag that has its label, and the lowest score.
+/// The regions of an image: one for each detection and tag that has its label, and the lowest score.
 pub(super) fn regions(
     config: &LabelConfig,
     prompts: &Prompts,
@@ -152,7 +152,7 @@ const WORD: u32 = 8;
 /// Red, green, blue and alpha have the same values.
 const CHANNELS: u32 = 4;
 
-/// A mask in Label Studio's run-length encoding of an RGBA picture (`label_studio_sdk.converter.brush`): a header of 32 bits for
+/// A mask in Label Studio's run-length encoding of an RGBA image (`label_studio_sdk.converter.brush`): a header of 32 bits for
 /// the number of values, 5 for the bits of a value and four times 4 for those of lengths, and runs of a bit 1, two bits for
 /// the kind of the length, the length and the value.
 fn brush_rle(mask: &Mask) -> Vec<u8> {

@@ -83,21 +83,21 @@ impl Export {
         Ok(Self { form, results, size, frame_rate, sink, path, folder })
     }
 
-    /// Writes the file, and returns it with its folder: `picture` returns the picture of a frame, and is asked for each in order; only a video needs it.
+    /// Writes the file, and returns it with its folder: `image` returns the image of a frame, and is asked for each in order; only a video needs it.
     ///
     /// # Errors
-    /// Those of the pictures and of writing.
+    /// Those of the images and of writing.
     pub fn write(
         self,
-        mut picture: impl FnMut(usize) -> Result<Option<Image>, Problem>,
+        mut image: impl FnMut(usize) -> Result<Option<Image>, Problem>,
     ) -> Result<(File, TempDir), Problem> {
         let Self { form, results, size, frame_rate, mut sink, path, folder } = self;
         let mut overlay = Overlay::new(Annotator::new(), OverlayOptions { tracks: true, trail_frames: 0 });
         for (number, frame) in results.frames.into_iter().enumerate() {
-            let picture = picture(frame.frame)?;
+            let image = image(frame.frame)?;
             let mut outcome = frame.into_outcome(results.labels.clone(), size)?;
-            if let Some(picture) = picture {
-                let mut drawn = picture.into_rgb_image();
+            if let Some(image) = image {
+                let mut drawn = image.into_rgb_image();
                 overlay.draw(&mut drawn, &outcome)?;
                 outcome.annotated = Some(drawn.into());
             }

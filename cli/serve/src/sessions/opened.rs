@@ -15,8 +15,8 @@ use crate::http::problem::Problem;
 
 /// Endings of the files of a folder that are listed.
 const ENDINGS: [&str; 6] = ["mp4", "mov", "mkv", "webm", "avi", "m4v"];
-/// Frames per second of a folder of pictures, and of pushed frames.
-pub(crate) const PICTURE_RATE: f64 = 25.0;
+/// Frames per second of a folder of images, and of pushed frames.
+pub(crate) const IMAGE_RATE: f64 = 25.0;
 
 /// A video that was opened: its frames for the session, and the file for those who look at it.
 pub(crate) struct OpenedVideo {
@@ -24,7 +24,7 @@ pub(crate) struct OpenedVideo {
     pub file: VideoFile,
 }
 
-/// The file of a session's video, or a folder of pictures.
+/// The file of a session's video, or a folder of images.
 pub(crate) struct VideoFile {
     /// The name of a video of the server's folder; none of an upload.
     pub name: Option<String>,
@@ -81,13 +81,13 @@ impl OpenedVideo {
     /// Opens a video, or the one with this number of its video streams.
     fn open(path: PathBuf, upload: Option<TempPath>, stream: Option<u32>, limits: &Limits) -> Result<Self> {
         let options = InputOptions { stream, ..InputOptions::default() };
-        let mut frame_rate = PICTURE_RATE;
+        let mut frame_rate = IMAGE_RATE;
         if !path.is_dir() {
             let first = open_video_with(&path, &options)?;
             if let Some((width, height)) = first.info().size {
                 limits.check_pixels(width, height)?;
             }
-            frame_rate = first.info().frame_rate.unwrap_or(PICTURE_RATE);
+            frame_rate = first.info().frame_rate.unwrap_or(IMAGE_RATE);
         }
         let source = SessionSource::open_with(&path, options.clone())?;
         let shape = source.shape();
@@ -99,17 +99,17 @@ impl OpenedVideo {
 }
 
 impl VideoFile {
-    /// The picture of a frame.
+    /// The image of a frame.
     ///
     /// # Errors
-    /// Those of [`SessionSource::picture`].
-    pub fn picture(&self, frame: usize) -> Result<Image> {
+    /// Those of [`SessionSource::image`].
+    pub fn image(&self, frame: usize) -> Result<Image> {
         let mut shown = locked(&self.shown);
         let source = match &mut *shown {
             Some(source) => source,
             none => none.insert(self.source()?),
         };
-        source.picture(frame)
+        source.image(frame)
     }
 
     /// The frames from the first, for somebody else.
@@ -121,7 +121,7 @@ impl VideoFile {
     }
 }
 
-/// The names of the videos in the server's folder, and of its folders of pictures; none without a folder.
+/// The names of the videos in the server's folder, and of its folders of images; none without a folder.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if it cannot be read.
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_lists_its_videos_and_folders_of_pictures_alone() {
+    fn a_folder_lists_its_videos_and_folders_of_images_alone() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = |name: &str| folder.path().join(name);
         for name in ["frames", "empty"] {

@@ -30,8 +30,8 @@ use crate::http::problem::{Answer, Problem, json_response};
 use crate::objects::{ObjectQuestion, labelled};
 use crate::state::App;
 
-/// The quality of pictures of frames, 1 to 100.
-const PICTURE_QUALITY: u8 = 85;
+/// The quality of images of frames, 1 to 100.
+const IMAGE_QUALITY: u8 = 85;
 
 /// A session to open.
 #[derive(Debug, Default, Deserialize)]
@@ -104,7 +104,7 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/", post(open))
         .route("/{id}", get(state).delete(end))
         .route("/{id}/frames", post(push))
-        .route("/{id}/frames/{frame}", get(picture))
+        .route("/{id}/frames/{frame}", get(image))
         .route("/{id}/results", get(results))
         .route("/{id}/download", get(download))
         .route("/{id}/prompts", post(show))
@@ -120,16 +120,16 @@ pub(crate) async fn videos(State(app): State<Arc<App>>, _slot: Slot) -> Answer {
     Ok(json_response(&json!({"videos": videos})))
 }
 
-/// Opens a session, with the video or the pictures of a form as its frames.
+/// Opens a session, with the video or the images of a form as its frames.
 async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: Request) -> Answer {
     app.check_tracker("sessions")?;
     let limits = app.config.limits.clone();
     let place = app.bodies.take(client)?;
-    let (mut asked, mut pictures, mut upload) = (AskedSession::default(), Vec::new(), None);
+    let (mut asked, mut images, mut upload) = (AskedSession::default(), Vec::new(), None);
     if kind_of(&request) == FORM {
         for (name, value) in fields(request, Fields("video window stream", "image"), &limits).await? {
             match name.as_str() {
-                "image" => pictures.push(value),
+                "image" => images.push(value),
                 "video" => upload = Some(value),
                 "stream" => asked.stream = Some(read(&value)?),
                 _ => asked.window = Some(read(&value)?),
@@ -138,7 +138,7 @@ async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: R
     } else {
         asked = read(&body(request).await?)?;
     }
-    if (upload.is_some() || asked.video.is_some()) && (asked.window.is_some() || !pictures.is_empty()) {
+    if (upload.is_some() || asked.video.is_some()) && (asked.window.is_some() || !images.is_empty()) {
         return Err(Problem::bad("a video has all frames: expected no images and no window beside it"));
     }
     if asked.stream.is_some() && upload.is_none() && asked.video.is_none() {
@@ -159,37 +159,37 @@ async fn open(State(app): State<Arc<App>>, Ends { client, .. }: Ends, request: R
         (None, None, _) => Ok(None),
     });
     let session = app.sessions.open(client, asked.window, video.await?)?;
-    if let Err(problem) = append(&session, pictures, &app.config.limits).await {
+    if let Err(problem) = append(&session, images, &app.config.limits).await {
         drop(app.sessions.end(&session.id));
         return Err(problem);
     }
     Ok((StatusCode::CREATED, json_response(&session.state())).into_response())
 }
 
-/// Appends the pictures of a form, or a picture that is the body itself.
+/// Appends the images of a form, or an image that is the body itself.
 async fn push(State(app): State<Arc<App>>, Of(session): Of, ends: Ends, request: Request) -> Answer {
     let place = app.bodies.take(ends.client)?;
-    let mut pictures = Vec::new();
+    let mut images = Vec::new();
     if kind_of(&request) == FORM {
         let all = fields(request, Fields("", "image"), &app.config.limits).await?;
-        pictures.extend(all.into_iter().map(|(_, picture)| picture));
-        if pictures.is_empty() {
-            return Err(Problem::bad("image is missing: expected a picture file"));
+        images.extend(all.into_iter().map(|(_, image)| image));
+        if images.is_empty() {
+            return Err(Problem::bad("image is missing: expected an image file"));
         }
     } else {
-        pictures.push(body(request).await?);
+        images.push(body(request).await?);
     }
     let _slot = app.slots.take(ends.client)?;
     drop(place);
-    append(&session, pictures, &app.config.limits).await?;
+    append(&session, images, &app.config.limits).await?;
     Ok(json_response(&session.state()))
 }
 
-/// Decodes and appends one picture after the other, so that one is in memory besides those of the session.
-async fn append(session: &Session, pictures: Vec<Bytes>, limits: &Limits) -> Result<(), Problem> {
-    for picture in pictures {
+/// Decodes and appends one image after the other, so that one is in memory besides those of the session.
+async fn append(session: &Session, images: Vec<Bytes>, limits: &Limits) -> Result<(), Problem> {
+    for file in images {
         let limits = limits.clone();
-        let image = off_the_workers(move |_| Ok(decode(&picture, &limits)?)).await?;
+        let image = off_the_workers(move |_| Ok(decode(&file, &limits)?)).await?;
         session.ask(move |worker| worker.push(image)).await?;
     }
     Ok(())
@@ -252,11 +252,11 @@ async fn rename(
     Ok(json_response(&session.state()))
 }
 
-/// The picture of a frame, as a JPEG.
-async fn picture(Of(session): Of, Path((_, frame)): Path<(String, String)>, _slot: Slot) -> Answer {
+/// The image of a frame, as a JPEG.
+async fn image(Of(session): Of, Path((_, frame)): Path<(String, String)>, _slot: Slot) -> Answer {
     let frame = frame.parse().map_err(|_| Problem::missing("frames have numbers"))?;
-    let picture = session.picture(frame).await?;
-    let jpeg = off_the_workers(move |_| Ok(picture.view().encoded(ImageFormat::Jpeg, PICTURE_QUALITY)?));
+    let image = session.image(frame).await?;
+    let jpeg = off_the_workers(move |_| Ok(image.view().encoded(ImageFormat::Jpeg, IMAGE_QUALITY)?));
     let headers = [(header::CONTENT_TYPE, "image/jpeg"), (header::CACHE_CONTROL, "private, max-age=600")];
     Ok((headers, jpeg.await?).into_response())
 }
@@ -316,8 +316,8 @@ fn send(
         runtime.block_on(sender.send_data(Bytes::new())).map_err(gone)?;
         Ok(match &mut source {
             _ if form != Form::Mp4 => None,
-            Some(source) => Some(source.picture(frame)?),
-            None => Some(runtime.block_on(session.picture(frame))?),
+            Some(source) => Some(source.image(frame)?),
+            None => Some(runtime.block_on(session.image(frame))?),
         })
     })?;
     let failed = |error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot read it: {error}"));

@@ -13,8 +13,8 @@ use super::{Load, SharedState};
 use crate::http::limits::Limits;
 use crate::http::problem::Problem;
 
-/// Pictures of a video file that a session has in memory.
-const KEPT_PICTURES: usize = 16;
+/// Images of a video file that a session has in memory.
+const KEPT_IMAGES: usize = 16;
 
 /// A prompt, checked.
 pub(crate) enum Shows {
@@ -76,7 +76,7 @@ impl Worker {
         let size = (image.width(), image.height());
         // With a window an earlier frame leaves.
         let is_full = self.window.is_some_and(|window| self.frames().len() >= window);
-        self.check_room(if is_full { 0 } else { picture_bytes(size) })?;
+        self.check_room(if is_full { 0 } else { image_bytes(size) })?;
         match (&mut self.session, &mut self.source) {
             (Some(session), _) => {
                 session.push(image)?;
@@ -108,14 +108,14 @@ impl Worker {
         Ok(self.session.as_mut().expect("it was made above"))
     }
 
-    /// The picture of a pushed frame.
+    /// The image of a pushed frame.
     ///
     /// # Errors
     /// Those of the session.
-    pub fn picture(&mut self, frame: usize) -> Result<Image, Problem> {
+    pub fn image(&mut self, frame: usize) -> Result<Image, Problem> {
         Ok(match &mut self.source {
-            Some(source) => source.picture(frame)?,
-            None => self.session()?.picture(frame)?,
+            Some(source) => source.image(frame)?,
+            None => self.session()?.image(frame)?,
         })
     }
 
@@ -261,8 +261,8 @@ impl Worker {
     /// About how much memory the frames and objects take.
     fn bytes(&self) -> u64 {
         let objects = self.session.as_ref().map_or(0, |session| session.objects().len() as u64);
-        let most = if self.has_video { KEPT_PICTURES } else { usize::MAX };
-        self.frames().len().min(most) as u64 * picture_bytes(self.size())
+        let most = if self.has_video { KEPT_IMAGES } else { usize::MAX };
+        self.frames().len().min(most) as u64 * image_bytes(self.size())
             + objects * self.passed.len() as u64 * self.object_bytes
             + self.seen.results().bytes
     }
@@ -293,7 +293,7 @@ impl Worker {
     }
 }
 
-/// The memory of a picture.
-fn picture_bytes((width, height): (u32, u32)) -> u64 {
+/// The memory of an image.
+fn image_bytes((width, height): (u32, u32)) -> u64 {
     3 * u64::from(width) * u64::from(height)
 }

@@ -24,9 +24,6 @@ pub fn check(args: &DetectArgs, objects: &[ObjectPrompt], files: &[PathBuf]) -> 
 }
 
 /// The masks of the objects as detections: the class is the number of the object, the score the predicted IoU.
-///
-/// # Errors
-/// As [`Detector::segment`].
 pub fn segment(
     detector: &mut Detector,
     image: &Image,

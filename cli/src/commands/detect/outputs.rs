@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use image::{ExtendedColorType, ImageFormat};
 use ocelli::atomic_file::write_atomically;
 use ocelli::mask::SemanticMap;
-use ocelli::sink::{check_picture_file, write_picture};
+use ocelli::sink::{check_image_format, write_image};
 use ocelli::{Error, Image, Result};
 
 use crate::check_output_file;
@@ -30,7 +30,7 @@ pub fn annotated_files(target: &Path, sources: &[PathBuf]) -> Result<Vec<PathBuf
         vec![target.to_owned(); sources.len()]
     } else {
         if !may_be_folder && sources.len() == 1 {
-            check_picture_file(target).map_err(with_flag("--output"))?;
+            check_image_format(target).map_err(with_flag("--output"))?;
         }
         if target.exists() && !target.is_dir() {
             return refuse("it is a file, but not an image; name a folder");
@@ -51,7 +51,7 @@ pub fn annotated_files(target: &Path, sources: &[PathBuf]) -> Result<Vec<PathBuf
 /// # Errors
 /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) for an unsupported format, else as [`check_output_file`].
 pub fn check_image_file(flag: &str, path: &Path) -> Result<()> {
-    check_picture_file(path).map_err(with_flag(flag))?;
+    check_image_format(path).map_err(with_flag(flag))?;
     check_output_file(flag, path)
 }
 
@@ -157,9 +157,6 @@ pub struct ContactSheet {
 
 impl ContactSheet {
     /// Adds an image; those after the first 400 are left out.
-    ///
-    /// # Errors
-    /// As [`Image::fitted`].
     pub fn add(&mut self, image: &Image) -> Result<()> {
         if self.cells.len() < MAX_IMAGES {
             self.cells.push(image.fitted(CELL)?);
@@ -168,9 +165,6 @@ impl ContactSheet {
     }
 
     /// The page, as close to a square grid as possible; `None` without images.
-    ///
-    /// # Errors
-    /// As [`Image::filled`].
     pub fn page(&self) -> Result<Option<Image>> {
         if self.cells.is_empty() {
             return Ok(None);
@@ -192,7 +186,7 @@ impl ContactSheet {
     /// As [`page`](Self::page), and if the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
         match self.page()? {
-            Some(page) => write_picture(path, &page),
+            Some(page) => write_image(path, &page),
             None => Ok(()),
         }
     }

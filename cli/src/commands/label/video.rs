@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ocelli::image::{has_animation_extension, has_image_extension};
-use ocelli::source::{InputOptions, PictureFiles, natural_order};
+use ocelli::source::{ImageFiles, InputOptions, natural_order};
 use ocelli::videos::{self, VideoInput};
 use ocelli::{Result, Source};
 use ocelli_datasets::label::{LabelVideo, Tracking};
@@ -15,13 +15,13 @@ use crate::{interrupted, usage};
 
 /// Every tenth frame is an image by default: neighbours look alike, and trainers learn little from the others.
 const EVERY: u64 = 10;
-/// Frames per second of pictures, which nothing here depends on.
+/// Frames per second of images, which nothing here depends on.
 const FRAME_RATE: f64 = 30.0;
 
 /// Videos.
 #[derive(Args, Debug)]
 pub struct VideoArgs {
-    /// Videos in place of images: files, folders or patterns of them, or folders with the frames of one as pictures
+    /// Videos in place of images: files, folders or patterns of them, or folders with the frames of one as image files
     #[arg(
         long,
         num_args = 1..,
@@ -81,7 +81,7 @@ impl VideoArgs {
                 refuse!("no video, {}: no such file or folder", path.display());
             } else if has_image_extension(path) && !has_animation_extension(path) {
                 let why =
-                    "it is a picture: name it with --images, or the folder of a video's frames with --video";
+                    "it is an image: name it with --images, or the folder of a video's frames with --video";
                 refuse!("--video, {}: {why}", path.display());
             } else {
                 found.push(self.video_file(path.clone()));
@@ -136,13 +136,13 @@ pub fn check_images(inputs: &[PathBuf]) -> anyhow::Result<()> {
 
 /// The video whose frames are in a folder.
 fn frames_in(folder: &Path) -> anyhow::Result<InputVideo> {
-    let mut pictures = frame_files(&[folder.to_owned()]).map_err(|e| usage(format!("--video: {e}")))?;
-    natural_order(&mut pictures);
-    let pictures: Vec<PathBuf> =
-        pictures.into_iter().map(|path| std::path::absolute(&path).unwrap_or(path)).collect();
+    let mut images = frame_files(&[folder.to_owned()]).map_err(|e| usage(format!("--video: {e}")))?;
+    natural_order(&mut images);
+    let images: Vec<PathBuf> =
+        images.into_iter().map(|path| std::path::absolute(&path).unwrap_or(path)).collect();
     let name = folder.display().to_string();
     let open = move || -> Result<Box<dyn Source>> {
-        Ok(Box::new(PictureFiles::new(name.as_str(), pictures.clone(), FRAME_RATE)?))
+        Ok(Box::new(ImageFiles::new(name.as_str(), images.clone(), FRAME_RATE)?))
     };
     Ok((folder.to_owned(), Box::new(open)))
 }

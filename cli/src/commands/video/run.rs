@@ -36,7 +36,7 @@ pub(super) struct VideoRun<'a> {
 }
 
 impl VideoRun<'_> {
-    /// Draws results into pictures.
+    /// Draws results into images.
     pub(super) fn drawing(
         &self,
     ) -> impl FnMut(&mut RgbImage, &FrameOutcome) -> ocelli::Result<()> + Send + use<> {
@@ -143,7 +143,7 @@ impl VideoRun<'_> {
             print(|out| out.write_all(tables.as_bytes()))?;
         }
         if stats.frames_out > 0 {
-            status(&stage_table(&stats));
+            status(stage_table(&stats));
             if self.args.when_moving.is_some() {
                 let share = 100.0 * counts.still_frames as f64 / stats.frames_out as f64;
                 let skipped = counts.still_frames;
@@ -152,7 +152,7 @@ impl VideoRun<'_> {
         }
         let states = self.states.as_ref().map(SeveralStates::snapshot).unwrap_or_default();
         for state in &states {
-            status(&source_line(state));
+            status(source_line(state));
         }
         if let Some(path) = &self.args.stats {
             let mut report = json!({

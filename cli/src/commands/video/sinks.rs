@@ -6,8 +6,8 @@ use crate::output::{check_outputs, is_stdout, with_flag};
 use clap::Args;
 use ocelli::image::has_image_extension;
 use ocelli::sink::{
-    Crops, Grid, JsonLines, MaskPngs, McapFile, MotFile, MotsFile, PictureSequence, RawOrder, RawWriter,
-    VideoOptions, YouTubeVis, is_picture_pattern, is_stream_address, open_window,
+    Crops, Grid, ImageSequence, JsonLines, MaskPngs, McapFile, MotFile, MotsFile, RawOrder, RawWriter,
+    VideoOptions, YouTubeVis, is_image_pattern, is_stream_address, open_window,
 };
 use ocelli::{Cancellation, Error, Sink, source::SourceInfo};
 
@@ -183,10 +183,10 @@ impl SinkArgs {
         let Some(target) = self.output.as_deref().filter(|path| !is_stdout(path) && is_sequence(path)) else {
             return Ok(());
         };
-        let is_pattern = is_picture_pattern(target);
-        if let Some(other) = foreign_picture(target).filter(|_| !is_pattern) {
+        let is_pattern = is_image_pattern(target);
+        if let Some(other) = foreign_image(target).filter(|_| !is_pattern) {
             let why = "which are not those of an earlier run; name another folder, or the files, such as frames/%06d.png";
-            refuse!("--output, {}: it has pictures such as {other}, {why}", target.display());
+            refuse!("--output, {}: it has images such as {other}, {why}", target.display());
         }
         if holds_input(if is_pattern { folder_of(target) } else { target }) {
             refuse!("--output, {}: {why}", target.display());
@@ -238,7 +238,7 @@ impl SinkArgs {
                 sinks.stdout = true;
             }
             (Some(path), _) if is_sequence(path) => {
-                sinks.all.push(Box::new(PictureSequence::create(path).map_err(with_flag("--output"))?));
+                sinks.all.push(Box::new(ImageSequence::create(path).map_err(with_flag("--output"))?));
             }
             (Some(path), _) => {
                 if !is_stream_address(path) {
@@ -309,8 +309,8 @@ fn live_view(_text: &str) -> anyhow::Result<Box<dyn Sink>> {
     refuse!("--mjpeg: this build has no web server (the feature serve)")
 }
 
-/// A picture in a folder that no run has written, by its name.
-fn foreign_picture(folder: &Path) -> Option<String> {
+/// An image in a folder that no run has written, by its name.
+fn foreign_image(folder: &Path) -> Option<String> {
     let is_ours = |name: &str| {
         let number = name.strip_suffix(".png");
         number.is_some_and(|number| number.len() >= 6 && number.bytes().all(|byte| byte.is_ascii_digit()))
@@ -333,7 +333,7 @@ fn video_rate(info: &SourceInfo) -> f64 {
 fn is_sequence(path: &Path) -> bool {
     let name = path.to_string_lossy();
     let is_folder = path.is_dir() || name.ends_with(std::path::MAIN_SEPARATOR);
-    let is_images = is_folder || is_picture_pattern(path) || path.extension().is_none();
+    let is_images = is_folder || is_image_pattern(path) || path.extension().is_none();
     is_images && !is_stream_address(path)
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ocelli::source::{
-    FRAME_RATES, Feed, PictureFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions,
+    FRAME_RATES, Feed, ImageFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions,
     Selected, Selection, Several, SeveralStates, StreamKind, check_cameras, natural_order, without_secrets,
 };
 use ocelli::videos::{self, VideoInput};
@@ -229,7 +229,7 @@ impl SourceArgs {
                     let mut files = frame_files(std::slice::from_ref(&path))?;
                     natural_order(&mut files);
                     read.clone_from(&files);
-                    Box::new(PictureFiles::new(one.as_str(), files, self.rate())?)
+                    Box::new(ImageFiles::new(one.as_str(), files, self.rate())?)
                 }
                 SourceName::Video(path) => {
                     if !path.exists() {
@@ -250,7 +250,7 @@ impl SourceArgs {
                     refuse!("--video, {}: {why}", other.display());
                 }
                 read = frame_files(&paths)?;
-                Box::new(PictureFiles::new("images", read.clone(), self.rate())?)
+                Box::new(ImageFiles::new("images", read.clone(), self.rate())?)
             }
         };
         let mut selection = Selection::default();

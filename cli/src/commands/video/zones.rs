@@ -154,7 +154,7 @@ impl ZonesFile {
         here
     }
 
-    /// Checks that no place is far outside of the frames, as if it were for a larger picture.
+    /// Checks that no place is far outside of the frames, as if it were for a larger image.
     fn check_places(&self, (width, height): (u32, u32)) -> ocelli::Result<()> {
         let [w, h] = if self.is_relative() { [1.0; 2] } else { [width as f32, height as f32] };
         let is_far = |[x, y]: [f32; 2]| !(-w..=2.0 * w).contains(&x) || !(-h..=2.0 * h).contains(&y);
@@ -309,9 +309,6 @@ impl Counting {
     }
 
     /// Counts the tracks of a frame, and draws the counts with this frame.
-    ///
-    /// # Errors
-    /// As [`ZoneCounter::new`].
     pub fn draw(
         &self,
         annotator: &Annotator,

@@ -83,7 +83,7 @@ impl TrackSequence {
     /// assignment of tracks to all boxes, at an IoU of at least 0.5, gives to a distractor.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// [`ErrorKind::InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if an id appears twice.
     pub fn push_boxes(&mut self, objects: &[ObjectBox], tracks: &[TrackBox]) -> Result<()> {
         let overlaps: Vec<f64> =
             objects.iter().flat_map(|one| tracks.iter().map(|track| box_iou(one.ltwh, track.ltwh))).collect();

@@ -90,7 +90,7 @@ fn a_saved_file_is_the_persons() {
             ours
         };
         assert_eq!(text, expected);
-        // Another picture under the same name would have other labels.
+        // Another image under the same name would have other labels.
         place.images(&[("a.png", 50), ("b/b.png", 90)]);
         for existing in [false, true] {
             let existing = Existing { restart: existing, ..Existing::default() };

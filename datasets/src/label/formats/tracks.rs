@@ -42,7 +42,7 @@ pub(crate) struct Place {
 impl Videos {
     /// Those of the frames in these records.
     pub fn of(records: impl Iterator<Item = Result<Record>>) -> Result<Self> {
-        // A video that is opened in another way, such as another stream of a file, has other pictures, in another folder.
+        // A video that is opened in another way, such as another stream of a file, has other images, in another folder.
         let mut by_path: BTreeMap<_, (Vec<(u64, String)>, BTreeMap<u64, (u32, u32)>)> = BTreeMap::new();
         for record in records {
             let record = record?;

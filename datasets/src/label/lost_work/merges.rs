@@ -86,7 +86,7 @@ fn linked_label_files_are_replaced_and_not_their_targets() {
 }
 
 #[test]
-fn pictures_that_labels_of_a_shard_describe_are_merged_with_them() {
+fn images_that_labels_of_a_shard_describe_are_merged_with_them() {
     let options = crate::label::DataSetOptions {
         formats: vec![Format::Yolo, Format::YoloSeg, Format::Coco],
         ..copies()
@@ -98,8 +98,8 @@ fn pictures_that_labels_of_a_shard_describe_are_merged_with_them() {
     let (corrected, edited) = (shard_with(&place, "0.txt"), shard_with(&place, "1.txt"));
     place.write(&format!("{corrected}/labels/train/0.txt"), MINE);
     place.write("new", "blurred");
-    let picture = place.path(&format!("{edited}/images/train/1.png"));
-    std::fs::rename(place.path("new"), picture).expect("it can");
+    let image = place.path(&format!("{edited}/images/train/1.png"));
+    std::fs::rename(place.path("new"), image).expect("it can");
     place.image("0.png", 30);
     shards(&place, &run);
     // The source of another one is replaced after its shard was labelled.
@@ -118,7 +118,7 @@ fn pictures_that_labels_of_a_shard_describe_are_merged_with_them() {
         );
         assert_eq!((summary.outdated, summary.edited), (vec!["0.png".to_owned()], vec!["1.png".to_owned()]));
     }
-    // The earlier picture was removed to get the new one, and the labels corrected for it.
+    // The earlier image was removed to get the new one, and the labels corrected for it.
     place.remove(&format!("{corrected}/images/train/0.png"));
     place.remove(&format!("{corrected}/segments/images/train/0.png"));
     shards(&place, &run);
@@ -128,17 +128,17 @@ fn pictures_that_labels_of_a_shard_describe_are_merged_with_them() {
     assert_eq!(place.read("joined/images/train/0.png"), Some("x".repeat(30)));
     assert_eq!(place.read("joined/labels/train/0.txt").as_deref(), Some(""));
     assert_eq!(place.read("joined/segments/labels/train/0.txt").as_deref(), Some(""));
-    // What was corrected in the joined data set since is about its picture.
+    // What was corrected in the joined data set since is about its file.
     place.write("joined/labels/train/1.txt", MINE);
-    let picture = place.path(&format!("{edited}/images/train/1.png"));
+    let image = place.path(&format!("{edited}/images/train/1.png"));
     place.write("new", "blurred again");
-    std::fs::rename(place.path("new"), picture).expect("it can");
+    std::fs::rename(place.path("new"), image).expect("it can");
     joined(&place, &folders);
     assert_eq!(place.read("joined/images/train/1.png").as_deref(), Some("blurred"));
 }
 
 #[test]
-fn a_merge_reports_labels_that_were_corrected_for_an_earlier_picture() {
+fn a_merge_reports_labels_that_were_corrected_for_an_earlier_image() {
     for formats in [&[Format::Yolo][..], &[Format::Coco]] {
         let run = with_formats(formats);
         let place = Place::new();

@@ -139,7 +139,7 @@ impl LabelJob {
             shard,
             existing,
             merges: false,
-            picture: &|file| identity(&file.path),
+            identity: &|file| identity(&file.path),
         })?;
         Ok(Self {
             todo: data.find_todo()?,

@@ -5,19 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{
-    Finished, Sequence, Written, files_below, format_of, ids_of, is_copy, is_label, labels, labels_of,
-    picture_beside, stem_of,
+    Finished, Sequence, Written, files_below, format_of, ids_of, image_beside, is_copy, is_label, labels,
+    labels_of, stem_of,
 };
 use crate::label::folders::{SIDE, row_of};
 use crate::label::{Format, Summary};
 
-/// `true` if a run searched an image for all classes. It did not if the image is not named any more, although its picture may
+/// `true` if a run searched an image for all classes. It did not if the image is not named any more, although its file may
 /// be that of another one, which has the path of a third one now.
-fn is_searched(summary: &Summary, named: &BTreeSet<String>, file: &str, picture: &str) -> bool {
-    named.contains(picture) && !summary.kept.iter().any(|name| stem_of(name) == stem_of(file))
+fn is_searched(summary: &Summary, named: &BTreeSet<String>, file: &str, image: &str) -> bool {
+    named.contains(image) && !summary.kept.iter().any(|name| stem_of(name) == stem_of(file))
 }
 
-/// The images whose pictures or labels a run reports.
+/// The images whose files or labels a run reports.
 fn reported(summary: &Summary) -> Vec<&str> {
     let reported = summary.outdated.iter().chain(&summary.edited).chain(&summary.changed);
     reported.map(|name| stem_of(name)).collect()
@@ -42,12 +42,12 @@ impl Sequence {
         self.log.push(format!("finished: {:?} removed, {:?} left out", summary.removed, summary.left_out));
         self.check_person()?;
         let named = self.named();
-        self.check_pictures("set", &self.person, summary, &named)?;
+        self.check_images("set", &self.person, summary, &named)?;
         self.check_coco("set", summary)?;
         self.check_saved(Some(summary))?;
         self.check_proposals(summary, &named)?;
         self.check_what_is_gone(summary, &named, is_other_order)?;
-        self.check_own_pictures()?;
+        self.check_own_images()?;
         self.check_formats()?;
         let files = files_below(&self.place, "set").into_iter();
         let files = files.filter(|(file, _)| !self.person.contains_key(file)).collect();
@@ -56,17 +56,17 @@ impl Sequence {
         Ok(())
     }
 
-    /// The pictures that a person put into the data set are there, without labels of others.
-    fn check_own_pictures(&self) -> Result<(), String> {
-        for (file, picture) in &self.own {
-            if self.place.read(file).as_ref() != Some(picture) {
-                return Err(format!("{file}: the person's own picture is gone"));
+    /// The images that a person put into the data set are there, without labels of others.
+    fn check_own_images(&self) -> Result<(), String> {
+        for (file, image) in &self.own {
+            if self.place.read(file).as_ref() != Some(image) {
+                return Err(format!("{file}: the person's own image is gone"));
             }
             let mut labels = labels_of(stem_of(file)).into_iter();
             let label =
                 labels.find(|file| self.place.read(file).is_some() && !self.person.contains_key(file));
             if let Some(label) = label {
-                return Err(format!("{label} is beside the person's own picture"));
+                return Err(format!("{label} is beside the person's own image"));
             }
         }
         Ok(())
@@ -96,8 +96,8 @@ impl Sequence {
         }
     }
 
-    /// Label files describe the pictures beside them, with the ids of the classes.
-    pub(super) fn check_pictures(
+    /// Label files describe the images beside them, with the ids of the classes.
+    pub(super) fn check_images(
         &self,
         output: &str,
         person: &BTreeMap<String, Written>,
@@ -114,8 +114,8 @@ impl Sequence {
                     written.classes, self.run.classes
                 ));
             }
-            let now = picture_beside(&self.place, file);
-            // A picture that cannot be read is in `failed.csv`.
+            let now = image_beside(&self.place, file);
+            // An image that cannot be read is in `failed.csv`.
             let is_bad = now.as_deref() == Some("bad");
             let is_same = now.is_none() || written.beside.is_none() || now == written.beside;
             if !is_bad && !is_same && !reported.contains(&stem_of(file)) {
@@ -126,8 +126,8 @@ impl Sequence {
             }
         }
         for file in labels(&self.place, output) {
-            let Some(picture) = picture_beside(&self.place, &file) else { continue };
-            if person.contains_key(&file) || picture == "bad" || reported.contains(&stem_of(&file)) {
+            let Some(image) = image_beside(&self.place, &file) else { continue };
+            if person.contains_key(&file) || image == "bad" || reported.contains(&stem_of(&file)) {
                 continue;
             }
             let text = self.place.read(&file).unwrap_or_default();
@@ -159,10 +159,10 @@ impl Sequence {
                 }
                 continue;
             }
-            let ids = ids_of(&text, picture.len(), format_of(&file), &self.run.classes).unwrap_or_default();
-            let is_searched = is_searched(summary, named, &file, &picture);
+            let ids = ids_of(&text, image.len(), format_of(&file), &self.run.classes).unwrap_or_default();
+            let is_searched = is_searched(summary, named, &file, &image);
             if ids.is_empty() || is_searched && ids.len() < self.run.classes.len() {
-                return Err(format!("{file}: {text:?} beside a picture of {} bytes", picture.len()));
+                return Err(format!("{file}: {text:?} beside an image of {} bytes", image.len()));
             }
         }
         Ok(())
@@ -173,17 +173,17 @@ impl Sequence {
         let reported = reported(summary);
         for (file, written) in &self.person {
             let first = written.classes.len().max(self.handled.get(file).copied().unwrap_or(0));
-            let Some(picture) = picture_beside(&self.place, file) else { continue };
-            let is_searched = is_searched(summary, named, file, &picture)
+            let Some(image) = image_beside(&self.place, file) else { continue };
+            let is_searched = is_searched(summary, named, file, &image)
                 && self.run.options.formats.contains(&format_of(file))
-                && picture != "bad"
+                && image != "bad"
                 && !reported.contains(&stem_of(file));
             if !is_searched || first >= self.run.classes.len() {
                 continue;
             }
             let proposal = file.replacen("set/", "set/added/", 1);
             let text = self.place.read(&proposal).unwrap_or_default();
-            let ids = ids_of(&text, picture.len(), format_of(file), &self.run.classes).unwrap_or_default();
+            let ids = ids_of(&text, image.len(), format_of(file), &self.run.classes).unwrap_or_default();
             if !(first..self.run.classes.len()).all(|class| ids.contains(&class)) {
                 return Err(format!("{proposal}: {text:?} lacks classes from {first} on"));
             }
@@ -201,34 +201,34 @@ impl Sequence {
         let has = |names: &[String], stem: &str| names.iter().any(|name| stem_of(name) == stem);
         let is_left_out = |stem: &str| is_other_order && has(&summary.left_out, stem);
         let in_set: BTreeSet<String> = files_below(&self.place, "set/images").into_values().collect();
-        for (file, picture) in self.finished.files.iter().filter(|(file, _)| file.starts_with("set/images/"))
+        for (file, content) in self.finished.files.iter().filter(|(file, _)| file.starts_with("set/images/"))
         {
-            // The picture of a link is at the source.
+            // The image of a link is at the source.
             let is_link = ["train", "val"].iter().any(|split| {
                 let path = |extension| format!("set/images/{split}/{}.{extension}", stem_of(file));
                 ["png", "bmp"].iter().any(|extension| self.place.path(&path(extension)).is_symlink())
             });
             let is_other = is_link
-                || picture == "bad"
-                || picture.starts_with("edited")
-                || self.gone.contains(&picture.len());
-            if !is_other && !in_set.contains(picture) && !is_left_out(stem_of(file)) {
+                || content == "bad"
+                || content.starts_with("edited")
+                || self.gone.contains(&content.len());
+            if !is_other && !in_set.contains(content) && !is_left_out(stem_of(file)) {
                 return Err(format!(
-                    "{file}: the picture of {} bytes is not in the data set any more",
-                    picture.len()
+                    "{file}: the image of {} bytes is not in the data set any more",
+                    content.len()
                 ));
             }
         }
         if self.run.options.formats.contains(&Format::Yolo) {
             let missing: Vec<usize> = named
                 .iter()
-                .filter(|picture| *picture != "bad" && !in_set.contains(*picture))
+                .filter(|content| *content != "bad" && !in_set.contains(*content))
                 .map(String::len)
                 .collect();
             let reported = reported(summary);
             if missing.len() > reported.len() + summary.failed as usize {
                 return Err(format!(
-                    "pictures of {missing:?} bytes are not in the set; reported: {reported:?}"
+                    "images of {missing:?} bytes are not in the set; reported: {reported:?}"
                 ));
             }
         }
@@ -276,17 +276,17 @@ impl Sequence {
         Ok(())
     }
 
-    /// The entries of COCO's file describe the pictures beside them, with the ids of the classes.
+    /// The entries of COCO's file describe the images beside them, with the ids of the classes.
     pub(super) fn check_coco(&self, output: &str, summary: &Summary) -> Result<(), String> {
         let Some(coco) = self.coco(output)? else { return Ok(()) };
         let reported = reported(summary);
         for (name, boxes) in coco {
-            let Some(picture) = self.place.read(&format!("{output}/images/{name}")) else { continue };
+            let Some(image) = self.place.read(&format!("{output}/images/{name}")) else { continue };
             let is_saved = output == "set" && self.saved.contains_key(stem_of(&name));
-            if picture == "bad" || is_saved || reported.contains(&stem_of(&name)) {
+            if image == "bad" || is_saved || reported.contains(&stem_of(&name)) {
                 continue;
             }
-            if let Some(lines) = self.corrected_lines(output, &name, picture.len()) {
+            if let Some(lines) = self.corrected_lines(output, &name, image.len()) {
                 if !lines.contains(&boxes.len()) {
                     return Err(format!(
                         "{output}/annotations.json, {name}: {boxes:?}, a person left {lines:?} lines"
@@ -294,14 +294,14 @@ impl Sequence {
                 }
                 continue;
             }
-            let is_outside = picture.len() >= SIDE as usize * 20;
-            let of_picture = |(class, left, top): &(String, i64, i64)| {
-                *left == picture.len() as i64 && *top == row_of(class) as i64
+            let is_outside = image.len() >= SIDE as usize * 20;
+            let of_image = |(class, left, top): &(String, i64, i64)| {
+                *left == image.len() as i64 && *top == row_of(class) as i64
             };
-            if boxes.is_empty() || !is_outside && !boxes.iter().all(of_picture) {
+            if boxes.is_empty() || !is_outside && !boxes.iter().all(of_image) {
                 return Err(format!(
                     "{output}/annotations.json, {name}: {boxes:?} beside {} bytes",
-                    picture.len()
+                    image.len()
                 ));
             }
         }
@@ -335,7 +335,7 @@ impl Sequence {
         lines(file) + lines(&added)
     }
 
-    /// Labels that a person saved in COCO's file are in it, beside the picture that the person saw, or the run says so. Without a
+    /// Labels that a person saved in COCO's file are in it, beside the image that the person saw, or the run says so. Without a
     /// summary, no run has ended since.
     pub(super) fn check_saved(&self, summary: Option<&Summary>) -> Result<(), String> {
         let Some(coco) = self.coco("set")? else { return Ok(()) };

@@ -4,8 +4,8 @@ use ocelli::{BoundingBox, ErrorKind, Mask};
 use serde_json::{Value, json};
 
 use super::{
-    CorrectedSet, FORMATS, NAMES, Page, Run, SavedImage, Sequence, Written, files_below, is_copy, labels,
-    labels_of, picture_beside, stem_of,
+    CorrectedSet, FORMATS, NAMES, Page, Run, SavedImage, Sequence, Written, files_below, image_beside,
+    is_copy, labels, labels_of, stem_of,
 };
 use crate::label::disk::REFUSES_HARD_LINKS;
 use crate::label::folders::stopping;
@@ -14,7 +14,7 @@ use crate::label::store::part_path;
 use crate::label::{Existing, ImageMode, LabelledInstance};
 
 impl Sequence {
-    pub(super) fn picture(&mut self) -> String {
+    pub(super) fn image(&mut self) -> String {
         self.next += 1;
         "x".repeat(self.next)
     }
@@ -84,11 +84,11 @@ impl Sequence {
             Some(text) => self.place.write(file, text),
             None => self.place.remove(file),
         }
-        let beside = picture_beside(&self.place, file);
+        let beside = image_beside(&self.place, file);
         self.remember(file, content, beside);
     }
 
-    /// Notes what a person made of a label file, and the picture that the person saw.
+    /// Notes what a person made of a label file, and the image that the person saw.
     pub(super) fn remember(&mut self, file: &str, content: Option<String>, beside: Option<String>) {
         self.log.push(format!("{file} becomes {content:?} beside {:?}", beside.as_ref().map(String::len)));
         let output = file.split('/').next().unwrap_or("set");
@@ -136,37 +136,37 @@ impl Sequence {
         Ok(())
     }
 
-    /// Adds a picture or replaces one, in place or by renaming; it may be one that cannot be read.
-    pub(super) fn change_picture(&mut self) {
-        // Numbers from `NAMES` on are those of pictures that a person put into the data set.
+    /// Adds an image or replaces one, in place or by renaming; it may be one that cannot be read.
+    pub(super) fn change_image(&mut self) {
+        // Numbers from `NAMES` on are those of images that a person put into the data set.
         let number = self.below(NAMES + self.own.len() as u64);
         // It is found before the other of the same number.
         let extension = if self.below(4) == 0 { "bmp" } else { "png" };
         let name = format!("{}/{number}.{extension}", self.place.images);
-        self.replace_picture(&name);
+        self.replace_image(&name);
     }
 
-    pub(super) fn replace_picture(&mut self, name: &str) {
+    pub(super) fn replace_image(&mut self, name: &str) {
         self.gone.extend(self.place.read(name).map(|before| before.len()));
         // Files in the folder of a disk that is not mounted: those of the disk are gone.
         let others = self.away.iter().filter(|(from, _)| *from == self.place.images);
         let lost: Vec<usize> = others
-            .flat_map(|(_, to)| files_below(&self.place, to).into_values().map(|picture| picture.len()))
+            .flat_map(|(_, to)| files_below(&self.place, to).into_values().map(|image| image.len()))
             .collect();
         self.gone.extend(lost);
-        let picture = if self.below(6) == 0 { "bad".into() } else { self.picture() };
-        self.log.push(format!("{name} gets {} bytes", picture.len()));
+        let image = if self.below(6) == 0 { "bad".into() } else { self.image() };
+        self.log.push(format!("{name} gets {} bytes", image.len()));
         if self.below(2) == 0 {
-            self.place.write(name, &picture);
+            self.place.write(name, &image);
         } else {
-            self.place.write("new", &picture);
+            self.place.write("new", &image);
             let path = self.place.path(name);
             std::fs::create_dir_all(path.parent().expect("it has one")).expect("it can");
             std::fs::rename(self.place.path("new"), path).expect("it can");
         }
     }
 
-    pub(super) fn remove_picture(&mut self) {
+    pub(super) fn remove_image(&mut self) {
         let files: Vec<String> = files_below(&self.place, &self.place.images).into_keys().collect();
         if files.is_empty() {
             return;
@@ -195,7 +195,7 @@ impl Sequence {
         let before = std::mem::replace(&mut self.place.images, other.into());
         self.place.also = (self.below(2) == 0 && self.place.path(&before).is_dir()).then_some(before);
         if !self.place.path(other).is_dir() {
-            self.change_picture();
+            self.change_image();
         }
         self.log.push(format!("images are in {other} and {:?}", self.place.also));
     }
@@ -217,7 +217,7 @@ impl Sequence {
         }
         self.place.also = None;
         self.place.images = format!("disk-{}", self.next);
-        self.change_picture();
+        self.change_image();
     }
 
     /// The disk is mounted again, or elsewhere if something else is in its place.
@@ -242,8 +242,8 @@ impl Sequence {
         let count = set.images().len() as u64;
         let image = set.images().get(self.below(count.max(1)) as usize)?.clone();
         let labels = set.labels(&image).ok()?;
-        let picture = set.read_image(&image).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        Some(Page { set, image, labels, picture })
+        let content = set.read_image(&image).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        Some(Page { set, image, labels, content })
     }
 
     /// Saves what the page has, with boxes removed, added, as they are, or with a mask from clicks. It may be refused, if something changed.
@@ -252,7 +252,7 @@ impl Sequence {
             Some(page) => Some(page),
             None => self.load_page(),
         };
-        let Some(Page { set, image, labels, picture }) = page else { return Ok(()) };
+        let Some(Page { set, image, labels, content }) = page else { return Ok(()) };
         // Whether a stopped run has taken over what was changed in COCO's file is not known here.
         if self.edited.contains(stem_of(&image.name)) && !self.run.options.yolo_folders().is_empty() {
             return Ok(());
@@ -285,16 +285,16 @@ impl Sequence {
                 (class, (one.bbox.x1 * 20.0).round() as i64, one.bbox.y1.round() as i64)
             };
             let boxes = shown.iter().map(place).collect();
-            let saved = SavedImage { boxes, beside: picture, classes: set.classes().len() };
+            let saved = SavedImage { boxes, beside: content, classes: set.classes().len() };
             self.saved.insert(stem, saved);
             return self.check_saved(None);
         }
         self.saved.remove(&stem);
         for file in labels_of(&stem) {
             if let Some(text) = self.place.read(&file) {
-                self.remember(&file, Some(text), picture.clone());
+                self.remember(&file, Some(text), content.clone());
             } else if self.person.contains_key(&file) {
-                self.remember(&file, None, picture.clone());
+                self.remember(&file, None, content.clone());
             }
         }
         Ok(())
@@ -351,24 +351,24 @@ impl Sequence {
         drop(std::fs::remove_dir_all(self.place.path("set/added")));
     }
 
-    /// Edits a picture in the data set, as an editor does that writes a new file.
-    pub(super) fn edit_picture(&mut self) -> Result<(), String> {
-        let pictures: Vec<String> = files_below(&self.place, "set/images")
+    /// Edits an image in the data set, as an editor does that writes a new file.
+    pub(super) fn edit_image(&mut self) -> Result<(), String> {
+        let images: Vec<String> = files_below(&self.place, "set/images")
             .into_keys()
             .filter(|file| is_copy(&self.place, file) && !self.own.contains_key(file))
             .collect();
-        if pictures.is_empty() {
+        if images.is_empty() {
             return Ok(());
         }
-        let file = pictures[self.below(pictures.len() as u64) as usize].clone();
+        let file = images[self.below(images.len() as u64) as usize].clone();
         self.gone.extend(self.place.read(&file).map(|before| before.len()));
         self.next += 1;
-        // As long as no other picture: size and time tell them apart.
+        // As long as no other image: size and time tell them apart.
         let content = format!("edited {}", "y".repeat(2000 + self.next));
         self.place.write("new", &content);
         std::fs::rename(self.place.path("new"), self.place.path(&file)).expect("it can");
         self.log.push(format!("{file} is edited"));
-        // A restart may put an image into the other split, with its picture.
+        // A restart may put an image into the other split, with its file.
         let other = if file.contains("/train/") {
             file.replacen("/train/", "/val/", 1)
         } else {
@@ -379,7 +379,7 @@ impl Sequence {
         if places.into_iter().any(|place| self.place.read(place).as_ref() == Some(&content)) {
             Ok(())
         } else {
-            Err(format!("{file}: the edited picture was overwritten"))
+            Err(format!("{file}: the edited image was overwritten"))
         }
     }
 
@@ -430,34 +430,34 @@ impl Sequence {
         self.log.push("the data set is copied to another disk".into());
     }
 
-    /// Puts a picture into the data set, whose name no image had so far.
-    pub(super) fn add_own_picture(&mut self) {
+    /// Puts a file into the data set, whose name no image had so far.
+    pub(super) fn add_own_image(&mut self) {
         let number = NAMES + self.own.len() as u64;
         let known = self.place.read("set/.ocelli-label/state.jsonl").unwrap_or_default();
         if known.is_empty() || known.contains(&format!("\"{number}.")) {
             return;
         }
-        let (file, picture) = (format!("set/images/train/{number}.png"), self.picture().replace('x', "o"));
-        self.place.write(&file, &picture);
-        self.log.push(format!("{file} is a person's, of {} bytes", picture.len()));
-        self.own.insert(file, picture);
+        let (file, image) = (format!("set/images/train/{number}.png"), self.image().replace('x', "o"));
+        self.place.write(&file, &image);
+        self.log.push(format!("{file} is a person's, of {} bytes", image.len()));
+        self.own.insert(file, image);
     }
 
-    /// A picture is replaced after it was read and before its labels are written.
+    /// An image is replaced after it was read and before its labels are written.
     pub(super) fn replace_during_a_run(&mut self) -> Result<(), String> {
-        self.change_picture();
+        self.change_image();
         if !self.has_images() || self.former.is_some() {
             return Ok(());
         }
         let files: Vec<String> = files_below(&self.place, &self.place.images).into_keys().collect();
         let name = files[self.below(files.len() as u64) as usize].clone();
-        let picture = self.picture();
+        let image = self.image();
         self.gone.extend(self.place.read(&name).map(|before| before.len()));
-        self.log.push(format!("{name} gets {} bytes during a run", picture.len()));
-        let (place, is_in_place, mut is_done) = (&self.place, picture.len().is_multiple_of(2), false);
+        self.log.push(format!("{name} gets {} bytes during a run", image.len()));
+        let (place, is_in_place, mut is_done) = (&self.place, image.len().is_multiple_of(2), false);
         let ended = place.label_while(&self.run, &mut || {
             if !std::mem::replace(&mut is_done, true) {
-                place.write(if is_in_place { &name } else { "new" }, &picture);
+                place.write(if is_in_place { &name } else { "new" }, &image);
                 if !is_in_place {
                     std::fs::rename(place.path("new"), place.path(&name)).expect("it can");
                 }
@@ -478,19 +478,19 @@ impl Sequence {
         self.log.push("the files of the data set have other times".into());
     }
 
-    /// The disk of the images is not mounted, and another one has a picture of the name, size and time of one of its own.
+    /// The disk of the images is not mounted, and another one has a file of the name, size and time of one of its own.
     pub(super) fn mount_a_twin(&mut self) {
         let from = self.place.images.clone();
         let files = files_below(&self.place, &from);
-        let mut files = files.iter().filter(|(_, picture)| *picture != "bad");
-        let Some((name, picture)) = files.next() else { return };
+        let mut files = files.iter().filter(|(_, image)| *image != "bad");
+        let Some((name, image)) = files.next() else { return };
         let time = self.place.path(name).metadata().and_then(|meta| meta.modified()).expect("it is there");
         self.next += 1;
         let (to, disk) = (format!("unmounted-{}", self.next), format!("disk-{}", self.next));
         std::fs::rename(self.place.path(&from), self.place.path(&to)).expect("it can");
         self.away.iter_mut().filter(|(_, there)| *there == from).for_each(|(_, there)| there.clone_from(&to));
         let twin = name.replacen(&from, &disk, 1);
-        self.place.write(&twin, &"t".repeat(picture.len()));
+        self.place.write(&twin, &"t".repeat(image.len()));
         set_time(&self.place.path(&twin), time);
         self.log.push(format!("{from} is not mounted, {twin} is as {name}"));
         self.away.push((from, to));

@@ -1,4 +1,4 @@
-//! Shards that are labelled, corrected, labelled again after pictures changed, and merged more than once.
+//! Shards that are labelled, corrected, labelled again after images changed, and merged more than once.
 
 use ocelli::ErrorKind;
 
@@ -38,7 +38,7 @@ impl Sequence {
         let joined = self.place.path("joined");
         for round in 0..2 {
             if self.below(3) == 0 {
-                self.replace_a_named_picture();
+                self.replace_a_named_image();
                 self.label_shards()?;
             }
             for output in SHARDS {
@@ -53,7 +53,7 @@ impl Sequence {
                 }
             }
             if self.below(3) == 0 {
-                self.replace_a_named_picture();
+                self.replace_a_named_image();
                 self.label_shards()?;
             }
             for _ in 0..2 {
@@ -69,7 +69,7 @@ impl Sequence {
         // A later run leaves what was merged.
         let run = Run { output: "joined".into(), ..self.run.clone() };
         let run = Run { existing: Existing { restart: true, ..Existing::default() }, ..run };
-        self.change_picture();
+        self.change_image();
         let summary = self.place.label(&run).map_err(|e| e.to_string())?;
         self.check_joined("a later run", &summary, is_renamed)
     }
@@ -86,11 +86,11 @@ impl Sequence {
         self.place.label(&run).map(drop).map_err(|e| format!("{output}: {e}"))
     }
 
-    /// Replaces a picture, so that the shards have the same images.
-    fn replace_a_named_picture(&mut self) {
+    /// Replaces a file, so that the shards have the same images.
+    fn replace_a_named_image(&mut self) {
         let files: Vec<String> = files_below(&self.place, &self.place.images).into_keys().collect();
         let name = files[self.below(files.len() as u64) as usize].clone();
-        self.replace_picture(&name);
+        self.replace_image(&name);
     }
 
     /// Saves a label file in the gallery; a folder's files may be ones that a person removed before.
@@ -101,17 +101,17 @@ impl Sequence {
             return Ok(());
         };
         let labels = set.labels(image).map_err(|e| e.to_string())?;
-        let picture = set.read_image(image).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let content = set.read_image(image).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         set.save(image, &labels.version, &labels.instances).map_err(|e| e.to_string())?;
         for file in [file.to_owned(), file.replacen("labels/", "segments/labels/", 1)] {
             if let Some(text) = self.place.read(&file) {
-                self.remember(&file, Some(text), picture.clone());
+                self.remember(&file, Some(text), content.clone());
             }
         }
         Ok(())
     }
 
-    /// The joined data set has the corrections of all shards, beside the pictures that they describe, or says so.
+    /// The joined data set has the corrections of all shards, beside the images that they describe, or says so.
     /// With `is_renamed`, the shards may know them by other names.
     fn check_joined(&self, when: &str, summary: &Summary, is_renamed: bool) -> Result<(), String> {
         let named = self.named();
@@ -121,10 +121,10 @@ impl Sequence {
             let mut joined = format!("joined/{below}");
             if is_renamed {
                 let folder = &below[..below.find("labels/").unwrap_or(0)];
-                // A label file that was removed is known by the picture alone.
-                let pictures = files_below(&self.place, &format!("joined/{folder}images"));
-                let is_it = |(_, picture): &(&String, &String)| written.beside.as_ref() == Some(*picture);
-                let Some((file, _)) = pictures.iter().find(is_it) else { continue };
+                // A label file that was removed is known by the image alone.
+                let images = files_below(&self.place, &format!("joined/{folder}images"));
+                let is_it = |(_, image): &(&String, &String)| written.beside.as_ref() == Some(*image);
+                let Some((file, _)) = images.iter().find(is_it) else { continue };
                 let stem = file.rsplit_once('.').map_or(&**file, |(stem, _)| stem);
                 joined = format!("{}.txt", stem.replacen("images/", "labels/", 1));
             }
@@ -134,16 +134,16 @@ impl Sequence {
             }
             person.insert(joined, written.clone());
         }
-        let pictures: Vec<String> = files_below(&self.place, "joined/images").into_values().collect();
-        let times = |picture: &String| pictures.iter().filter(|there| *there == picture).count();
-        let missing = named.iter().filter(|picture| *picture != "bad" && times(picture) == 0).count();
+        let images: Vec<String> = files_below(&self.place, "joined/images").into_values().collect();
+        let times = |image: &String| images.iter().filter(|there| *there == image).count();
+        let missing = named.iter().filter(|image| *image != "bad" && times(image) == 0).count();
         let others = summary.outdated.len() + summary.edited.len() + summary.changed.len();
-        if named.iter().any(|picture| picture != "bad" && times(picture) > 1) || missing > others {
+        if named.iter().any(|image| image != "bad" && times(image) > 1) || missing > others {
             let lengths = |all: &mut dyn Iterator<Item = &String>| all.map(String::len).collect::<Vec<_>>();
-            let (named, there) = (lengths(&mut named.iter()), lengths(&mut pictures.iter()));
-            return Err(format!("{when}: pictures of {there:?} bytes for {named:?}"));
+            let (named, there) = (lengths(&mut named.iter()), lengths(&mut images.iter()));
+            return Err(format!("{when}: images of {there:?} bytes for {named:?}"));
         }
-        self.check_pictures("joined", &person, summary, &named).map_err(|why| format!("{when}: {why}"))?;
+        self.check_images("joined", &person, summary, &named).map_err(|why| format!("{when}: {why}"))?;
         self.check_coco("joined", summary).map_err(|why| format!("{when}: {why}"))
     }
 }

@@ -112,7 +112,7 @@ impl Book {
         Ok(())
     }
 
-    /// Notes that the person saw the picture that the labels are beside now: they are not those of an earlier one any more.
+    /// Notes that the person saw the image that the labels are beside now: they are not those of an earlier one any more.
     fn note_checked(&mut self, name: &str) {
         self.placer.state.change_image(name, |known| known.outdated_labels.clear());
         // The labels are saved. If this cannot be written, runs go on to name the image.

@@ -38,8 +38,8 @@ pub(crate) struct Opening<'a> {
     pub existing: Existing,
     /// `true` if it joins shards.
     pub merges: bool,
-    /// Size and time of the picture of an image.
-    pub picture: &'a dyn Fn(&ImageFile) -> (u64, u64),
+    /// Size and time of the file of an image.
+    pub identity: &'a dyn Fn(&ImageFile) -> (u64, u64),
 }
 
 /// A data set that is open for writing.
@@ -60,7 +60,7 @@ pub(crate) struct DataSet {
 
 impl DataSet {
     pub fn open(opening: Opening<'_>) -> Result<Self> {
-        let Opening { folder, described, options, classes, whole, shard, existing, merges, picture } =
+        let Opening { folder, described, options, classes, whole, shard, existing, merges, identity } =
             opening;
         let Existing { restart, .. } = existing;
         let mut state = match State::open(&folder) {
@@ -114,7 +114,7 @@ impl DataSet {
         let of_shard =
             whole.files().iter().filter(|file| shard.is_none_or(|shard| shard.contains(&file.key())));
         let of_shard: HashSet<PathBuf> = of_shard.map(|file| file.path.clone()).collect();
-        let whole = state.name_images(whole, picture);
+        let whole = state.name_images(whole, identity);
         let is_here = |file: &&ImageFile| of_shard.contains(&file.path);
         let set = ImageSet::from_named(whole.files().iter().filter(is_here).cloned().collect());
         let mut placer = Placer::new(state, options, &whole, classes);
@@ -129,7 +129,7 @@ impl DataSet {
             None => restart_journal(&path, &mut placer, described, former, &kept)?,
         };
         if journal.is_mostly_superseded() {
-            // What it says of earlier pictures is kept by the state alone from here on.
+            // What it says of earlier images is kept by the state alone from here on.
             journal.compact()?;
         }
         let dropped = placer.remove_dropped()?;
@@ -150,7 +150,7 @@ impl DataSet {
             // Its place among the frames of a folder: objects are followed to it by another way.
             let is_elsewhere = entry.frame != file.frame.as_ref().map(|frame| frame.index);
             if entry.failed || entry.classes.is_some() || entry.identity != now || is_elsewhere {
-                // Its labels describe the picture that stays in the data set.
+                // Its labels describe the image that stays in the data set.
                 if !self.placer.is_frozen(&file.name, &entry, now)? {
                     todo.push(file.clone());
                 } else if let Some(record) = self.journal.read_labelled(&entry)?
@@ -183,7 +183,7 @@ impl DataSet {
 
     /// Records the instances in an image, and writes its files.
     pub fn record(&mut self, record: &mut Record) -> Result<()> {
-        // That of the picture that was read: it was not replaced before the content was read, either.
+        // That of the image that was read: it was not replaced before the content was read, either.
         let content = content_of(&record.source);
         record.content = content.filter(|_| identity(&record.source) == record.identity);
         // A person may have corrected it since this run started.

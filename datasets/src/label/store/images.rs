@@ -1,4 +1,4 @@
-//! Runs recognise the images of a data set across restarts by what is known about each: its name, its file, and the picture that
+//! Runs recognise the images of a data set across restarts by what is known about each: its name, its file, and the file that
 //! its labels describe.
 //!
 //! An image is the file at a path. Its name does not say which image it is: two cameras have equal names. This is the one place
@@ -30,7 +30,7 @@ impl State {
         Ok(())
     }
 
-    /// Notes which pictures the images in the journal had, and their contents. If there is no record of them yet, as in data sets of early versions, they
+    /// Notes which files the images in the journal had, and their contents. If there is no record of them yet, as in data sets of early versions, they
     /// are those of the journal.
     pub fn note_journal(&mut self, journal: &Journal) -> Result<()> {
         if self.images.is_empty() {
@@ -44,9 +44,9 @@ impl State {
                 if image.content.is_none() && Some(image.identity) == entry.described {
                     image.content.clone_from(&entry.content);
                 }
-                for picture in entry.earlier.iter().chain(&entry.described) {
-                    if *picture != image.identity && !image.earlier.contains(picture) {
-                        image.earlier.push(*picture);
+                for identity in entry.earlier.iter().chain(&entry.described) {
+                    if *identity != image.identity && !image.earlier.contains(identity) {
+                        image.earlier.push(*identity);
                     }
                 }
             });
@@ -54,8 +54,8 @@ impl State {
         Ok(())
     }
 
-    /// `true` if a copy has one of the pictures that an image had, or one of `others`.
-    pub fn is_picture_of<'a>(
+    /// `true` if a copy has one of the files that an image had, or one of `others`.
+    pub fn is_image_of<'a>(
         &'a self,
         copy: &Path,
         name: &str,
@@ -63,10 +63,10 @@ impl State {
     ) -> bool {
         let known = self.images.get(name).into_iter();
         let known = known.flat_map(|known| known.earlier.iter().chain([&known.identity]));
-        known.chain(others).any(|picture| is_copy_of(copy, name, *picture))
+        known.chain(others).any(|identity| is_copy_of(copy, name, *identity))
     }
 
-    /// Notes the content of an image whose picture is at its source.
+    /// Notes the content of an image whose file is at its source.
     pub fn note_content(&mut self, name: &str, path: &Path) {
         let is_there = |image: &KnownImage| image.identity != (0, 0) && identity(path) == image.identity;
         if self.images.get(name).is_some_and(|image| image.content.is_none() && is_there(image)) {
@@ -115,7 +115,7 @@ impl State {
     /// Names the images that were found, which have the sizes and times of `identity`. One that is known by its path keeps its
     /// name, whatever its content is now. One that was moved does, too: the file has the same name, size, time and content. All
     /// other images are new, and those whose names are taken get a number, even if the image that had the name is gone: what a
-    /// person made of its labels is not about them. The name of a picture that a person put into the data set is taken.
+    /// person made of its labels is not about them. The name of an image that a person put into the data set is taken.
     pub fn name_images(&mut self, found: ImageSet, identity: impl Fn(&ImageFile) -> (u64, u64)) -> ImageSet {
         let mut files: Vec<ImageFile> = found.files().to_vec();
         let by_source: HashMap<&str, &String> =

@@ -49,7 +49,7 @@ pub(crate) struct Entry {
     pub failed: bool,
     /// The identity of its last line with instances.
     pub described: Option<(u64, u64)>,
-    /// The content of that picture, if it is on record.
+    /// The content of that image, if it is on record.
     pub content: Option<String>,
     /// The identities of the lines before.
     pub earlier: Vec<(u64, u64)>,
@@ -127,7 +127,7 @@ impl Journal {
         self.log.is_mostly_superseded(self.lines().map(|line| u64::from(line.bytes)).sum())
     }
 
-    /// Leaves out the lines that count no more, if there is room; the state has to have what they say of earlier pictures.
+    /// Leaves out the lines that count no more, if there is room; the state has to have what they say of earlier images.
     pub fn compact(&mut self) -> Result<()> {
         let Some(header) = self.log.header::<Header>()? else { return Ok(()) };
         let records = self.lines().map(|line| self.log.read_at::<Record>(line));

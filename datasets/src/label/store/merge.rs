@@ -138,12 +138,12 @@ fn open_joined(parts: &[Part], owned: &HashMap<PathBuf, Owned>, output: &Path) -
         shard: None,
         existing: Existing::default(),
         merges: true,
-        picture: &|file| owned[&file.path].picture,
+        identity: &|file| owned[&file.path].identity,
     })
 }
 
 /// Copies the lines of an image to the journal, unless they are there, or a person corrected or edited the image in the joined
-/// data set: that describes its picture.
+/// data set: that describes its file.
 fn copy_records(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) -> Result<()> {
     let entry = part.entry(image);
     if let Some(there) = joined.journal.entries.get(name) {
@@ -152,10 +152,10 @@ fn copy_records(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) ->
         {
             return Ok(());
         }
-        let picture = entry.described.unwrap_or(entry.identity);
+        let identity = entry.described.unwrap_or(entry.identity);
         let placer = &mut joined.placer;
-        if placer.is_frozen(name, there, picture)?
-            && (has_own_corrections(placer, name)? || placer.is_edited(name, there, picture))
+        if placer.is_frozen(name, there, identity)?
+            && (has_own_corrections(placer, name)? || placer.is_edited(name, there, identity))
         {
             return Ok(());
         }
@@ -167,15 +167,15 @@ fn copy_records(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) ->
     joined.journal.append(&Record { name: name.into(), ..part.journal.read(entry)? })
 }
 
-/// Copies what a person made of an image in a shard: its picture and its label files, with what is known about them.
+/// Copies what a person made of an image in a shard: its file and its label files, with what is known about them.
 fn copy_work(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) -> Result<()> {
     if !has_own_corrections(&mut joined.placer, name)? {
         let entry = part.entry(image);
         let record = Record { name: name.into(), ..part.journal.read(entry)? };
-        joined.placer.take_pictures(&part.folder.root, &image.name, &record, entry.described)?;
+        joined.placer.take_images(&part.folder.root, &image.name, &record, entry.described)?;
     }
     copy_corrections(joined, part, &image.name, name)?;
-    // Labels that were corrected for an earlier picture are so in the joined data set.
+    // Labels that were corrected for an earlier image are so in the joined data set.
     let known = part.placer.state.images.get(&image.name).filter(|known| !known.outdated_labels.is_empty());
     let Some(outdated) = known.map(|known| &known.outdated_labels) else { return Ok(()) };
     let is_outdated = |label: &String| {
@@ -211,8 +211,8 @@ struct Owned {
     name: String,
     /// Its file, with the name that it has without a history.
     file: ImageFile,
-    /// Size and time of the picture that its labels describe.
-    picture: (u64, u64),
+    /// Size and time of the image that its labels describe.
+    identity: (u64, u64),
 }
 
 /// The images of all shards by their files, each in the shard that it belongs to.
@@ -251,8 +251,8 @@ fn owned_images(parts: &[Part]) -> Result<HashMap<PathBuf, Owned>> {
                 }
                 continue;
             }
-            let picture = entry.described.unwrap_or(entry.identity);
-            let image = Owned { part: at, name: name.clone(), file, picture };
+            let identity = entry.described.unwrap_or(entry.identity);
+            let image = Owned { part: at, name: name.clone(), file, identity };
             if owned.insert(path.clone(), image).is_some() {
                 return refuse(format!(
                     "{name}, {}: another shard has this image, too, as they were first labelled with other images; run the \

@@ -3,7 +3,7 @@
 mod annotations;
 mod corrected;
 mod dropped;
-mod pictures;
+mod images;
 mod proposals;
 
 use std::collections::{HashMap, HashSet};
@@ -25,7 +25,7 @@ use crate::label::store::{
 };
 use crate::label::{DataSetOptions, Format, ImageMode, ImageSet, Record, disk, identity, open_image};
 pub(crate) use corrected::as_corrected;
-pub(crate) use pictures::{has_picture as is_copy_of, is_time_of};
+pub(crate) use images::{has_image as is_copy_of, is_time_of};
 
 /// The split of an image, and whose its labels are, as it was seen last.
 #[derive(Default)]
@@ -304,7 +304,7 @@ impl Placer {
         let (source, is_converted) = (&record.source, is_converted(&record.name));
         let is_copy = there.is_some_and(|there| there.is_file() && there.len() > 0);
         let now = identity(source);
-        // A copy stays if the person corrected its labels or edited it, or if the picture of this record was replaced meanwhile.
+        // A copy stays if the person corrected its labels or edited it, or if the image of this record was replaced meanwhile.
         if is_copy && (stays || now != record.identity || self.is_edited_copy(&path, record)) {
             return Ok(());
         }
@@ -334,11 +334,11 @@ impl Placer {
         made.and_then(put).inspect_err(|_| drop(disk::remove(&part)))
     }
 
-    /// `true` if a copy has none of the pictures that its image had, and not that of the source with another time, either.
+    /// `true` if a copy has none of the files that its image had, and not that of the source with another time, either.
     fn is_edited_copy(&self, path: &Path, record: &Record) -> bool {
         let name = &record.name;
         self.state.images.contains_key(name)
-            && !self.state.is_picture_of(path, name, [&record.identity])
+            && !self.state.is_image_of(path, name, [&record.identity])
             && !is_same(&record.source, path)
     }
 

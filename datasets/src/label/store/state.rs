@@ -75,15 +75,15 @@ impl FileEntry {
 pub(crate) struct KnownImage {
     /// The path of its file when it was last named.
     pub source: String,
-    /// Size and time of the picture that its label files and its copy describe, as the last finished run left them.
+    /// Size and time of the image that its label files and its copy describe, as the last finished run left them.
     pub identity: (u64, u64),
-    /// Size and time of earlier pictures: a copy of one of them was not edited.
+    /// Size and time of earlier images: a copy of one of them was not edited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<(u64, u64)>,
-    /// Its labels that were corrected for an earlier picture, as the placer names them.
+    /// Its labels that were corrected for an earlier image, as the placer names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outdated_labels: Vec<String>,
-    /// A hash of the content of that picture; `None` until it was seen at its source.
+    /// A hash of the content of that image; `None` until it was seen at its source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// What identifies its annotations as they were written to `annotations.json` last; `None` if it is not there.
@@ -101,13 +101,13 @@ pub(crate) struct KnownImage {
 }
 
 impl KnownImage {
-    /// Notes that the picture has this size and time now.
-    pub fn describe(&mut self, picture: (u64, u64)) {
-        if self.identity != picture {
+    /// Notes that the image has this size and time now.
+    pub fn describe(&mut self, image: (u64, u64)) {
+        if self.identity != image {
             if !self.earlier.contains(&self.identity) {
                 self.earlier.push(self.identity);
             }
-            (self.identity, self.content) = (picture, None);
+            (self.identity, self.content) = (image, None);
         }
     }
 }
@@ -188,7 +188,8 @@ impl State {
     /// is written again.
     ///
     /// # Errors
-    /// As [`load`](Self::load).
+    /// [`ErrorKind::InvalidData`] if it is corrupt, or missing although images were labelled; [`ErrorKind::Mismatch`] if a
+    /// version before 0.1.0 wrote it; [`ErrorKind::Io`] if it cannot be written.
     pub fn open(folder: &OutputFolder) -> Result<Self> {
         let mut state = Self::load_with(&folder.root, true)?;
         let live = (state.files.len() + state.images.len() + state.saved.len()) as u64;

@@ -37,9 +37,9 @@ pub struct Summary {
     /// The images that a restart with other classes left out, with their labels, because they are not among the images or
     /// cannot be read.
     pub left_out: Vec<String>,
-    /// The images with corrected labels whose picture was replaced since they were corrected.
+    /// The images with corrected labels whose file was replaced since they were corrected.
     pub outdated: Vec<String>,
-    /// The images whose picture in the data set was edited there. It stays, and so do their labels.
+    /// The images whose file in the data set was edited there. It stays, and so do their labels.
     pub edited: Vec<String>,
     /// The images that were replaced after they were labelled: by another program meanwhile, or, in a merge, since their
     /// shard was labelled. The next run labels them again.
@@ -179,10 +179,10 @@ impl DataSet {
             let Some(entry) = journal.entries.get(&file.name) else { continue };
             let record = journal.read(entry)?;
             let is_corrected = placer.place(&record)?;
-            // Labels that were removed are there again, even if their picture is gone by now, or cannot be read.
+            // Labels that were removed are there again, even if their image is gone by now, or cannot be read.
             placer.state.change_image(&file.name, |known| known.is_removed &= !entry.is_labelled());
             summary.corrected.extend(is_corrected.then(|| file.name.clone()));
-            note_picture(placer, entry, file, is_corrected, summary)?;
+            note_image(placer, entry, file, is_corrected, summary)?;
             if let Some(error) = &record.error {
                 summary.failed += 1;
                 let now = identity(&file.path);
@@ -260,8 +260,8 @@ pub(super) fn place_class_files(
     Ok(written)
 }
 
-/// Notes which picture the labels of an image describe, and reports those that describe another one than there is.
-fn note_picture(
+/// Notes which file the labels of an image describe, and reports those that describe another one than there is.
+fn note_image(
     placer: &mut Placer,
     entry: &Entry,
     file: &ImageFile,
@@ -289,7 +289,7 @@ fn note_picture(
         });
         return Ok(());
     }
-    // A frozen picture is not the one at the source.
+    // A frozen image is not the one at the source.
     let is_other =
         placer.state.images.get(name).is_some_and(|known| known.identity != now || described != now);
     if note_described(placer, name, described, now, is_other)? {
@@ -298,7 +298,7 @@ fn note_picture(
     Ok(())
 }
 
-/// Notes which picture the labels of an image describe; `now` is the one at the source, and `is_other` says whether it is not
+/// Notes which file the labels of an image describe; `now` is the one at the source, and `is_other` says whether it is not
 /// the one that the last finished run left. Returns whether a person corrected labels for an earlier one.
 fn note_described(
     placer: &mut Placer,

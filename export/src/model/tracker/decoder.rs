@@ -143,7 +143,7 @@ impl<'w> Network<'_, 'w> {
         self.mask(g, [&kernel, upscaled], &iou, &g.select(&decoded.tokens, 1, &MASKS[..1]))
     }
 
-    /// All four masks with their predicted IoU, for clicks on a picture.
+    /// All four masks with their predicted IoU, for clicks on an image.
     pub(super) fn all_masks(&self, g: &Graph<'w>, decoded: &Decoded, upscaled: &Value) {
         let (count, side) = (Dim::from(MASKS.len()), Dim::from(4 * self.grid()));
         let ious = self.ious(g, decoded);

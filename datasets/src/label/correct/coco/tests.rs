@@ -104,7 +104,7 @@ fn saved_labels_stay_in_later_runs() {
         assert_eq!(refused.kind(), kind, "{refused}");
     }
 
-    // Other pictures under the same names, a restart, more classes, a picture that is gone: what was saved stays.
+    // Other images under the same names, a restart, more classes, an image that is gone: what was saved stays.
     place.images(&[("a.png", 50), ("b/b.png", 90), ("c.png", 91)]);
     let more_classes = vec!["dog", "cat", "cow"];
     for (restart, classes) in

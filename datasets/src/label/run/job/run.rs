@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ocelli::stages::{
     DecodeRequest, ImageEncoder, ImageFeatures, PromptDecoder, Stages, TextEmbedder, TiledSearch,
 };
-use ocelli::tiles::{PictureFile, Regions, Tiling};
+use ocelli::tiles::{Regions, TiledImage, Tiling};
 use ocelli::{Detection, Detector, Error, ErrorKind, Result, StageTimes, classes::ClassMap};
 
 use super::{LabelEvent, LabelJob, OnEvent, ReadImage};
@@ -88,19 +88,19 @@ impl LabelStages {
         masks: bool,
     ) -> Result<SizedDetections> {
         if let Some(tiles) = &mut self.tiles {
-            let mut picture = match prepared.frame {
-                Some(frame) => PictureFile::from(frame),
+            let mut image = match prepared.frame {
+                Some(frame) => TiledImage::from(frame),
                 None => open_regions(&file.path)?,
             };
             let found = match prompts.of(&mut self.text, file)? {
                 Some(prompts) => {
                     let stages = (&mut self.encoder, &mut self.decoder);
                     let request = DecodeRequest { masks, ..prompts.into() };
-                    tiles.detect(stages, &mut picture, request, &mut StageTimes::default())?.items
+                    tiles.detect(stages, &mut image, request, &mut StageTimes::default())?.items
                 }
                 None => Vec::new(),
             };
-            return Ok((picture.size(), found));
+            return Ok((image.size(), found));
         }
         let size = preparer.encode(&mut self.encoder, prepared, &mut self.features)?;
         let found = prompts.decode(&mut self.text, file, &self.features, &mut self.decoder, masks)?;
@@ -217,7 +217,7 @@ impl LabelJob {
             return Ok(());
         };
         if entry.identity != record.identity {
-            // What was found before is about another picture. The next run labels this one with all classes.
+            // What was found before is about another image. The next run labels this one with all classes.
             record.classes = Some(0);
             return Ok(());
         }

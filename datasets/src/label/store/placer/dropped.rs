@@ -32,7 +32,7 @@ impl Placer {
                 let Ok(there) = path.symlink_metadata() else { continue };
                 // A copy may be all there is of an image.
                 let is_ours = || {
-                    identity(Path::new(&image.source)) != (0, 0) && self.state.is_picture_of(&path, name, [])
+                    identity(Path::new(&image.source)) != (0, 0) && self.state.is_image_of(&path, name, [])
                 };
                 if there.is_symlink() || there.is_file() && is_ours() {
                     disk::remove(&path)?;

@@ -1,10 +1,10 @@
-//! Picture files, and annotated frames as sequences of them.
+//! Image files, and annotated frames as sequences of them.
 
 use std::path::{Path, PathBuf};
 
 use image::ImageFormat;
 
-use super::{Pictures, Sink};
+use super::{Images, Sink};
 use crate::atomic_file::{create_folder, write_atomically};
 use crate::image::{Image, ImageView, has_image_extension};
 use crate::outcome::FrameOutcome;
@@ -13,42 +13,42 @@ use ocelli_error::{Error, ErrorKind, Result};
 /// JPEG quality, 1 to 100.
 const JPEG_QUALITY: u8 = 92;
 
-/// Checks that pictures can be written in the format that the name's extension means.
+/// Checks that images can be written in the format that the name's extension means.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] for unsupported formats.
-pub fn check_picture_file(path: &Path) -> Result<()> {
+pub fn check_image_format(path: &Path) -> Result<()> {
     let format = ImageFormat::from_path(path).ok();
     if format.is_some_and(|format| format.can_write() && format != ImageFormat::Gif) {
         return Ok(());
     }
-    let message = format!("{}: unsupported picture format; use .png, .jpg or .webp", path.display());
+    let message = format!("{}: unsupported image format; use .png, .jpg or .webp", path.display());
     Err(Error::invalid_argument(message))
 }
 
-/// Scales a picture to fit into a black page of another size, centred.
-pub(super) fn letterboxed(picture: &Image, (width, height): (u32, u32)) -> Result<Image> {
+/// Scales an image to fit into a black page of another size, centred.
+pub(super) fn letterboxed(image: &Image, (width, height): (u32, u32)) -> Result<Image> {
     let mut page = Image::filled(width, height, [0; 3])?;
-    page.place(&picture.fitted((width, height))?, [0, 0, width, height]);
+    page.place(&image.fitted((width, height))?, [0, 0, width, height]);
     Ok(page)
 }
 
-/// Writes a picture in the format that the name's extension means, or as PNG if it has none.
+/// Writes an image in the format that the name's extension means, or as PNG if it has none.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if it cannot be written; no partial file is left.
-pub fn write_picture<'i>(path: &Path, picture: impl Into<ImageView<'i>>) -> Result<()> {
-    let (picture, format) = (picture.into(), ImageFormat::from_path(path).unwrap_or(ImageFormat::Png));
+pub fn write_image<'i>(path: &Path, image: impl Into<ImageView<'i>>) -> Result<()> {
+    let (image, format) = (image.into(), ImageFormat::from_path(path).unwrap_or(ImageFormat::Png));
     write_atomically(path, |file| {
         let encoded =
-            picture.encoded(format, JPEG_QUALITY).map_err(|e| std::io::Error::other(e.to_string()))?;
+            image.encoded(format, JPEG_QUALITY).map_err(|e| std::io::Error::other(e.to_string()))?;
         std::io::Write::write_all(file, &encoded)
     })
 }
 
-/// Writes each annotated frame to a picture file of its own.
+/// Writes each annotated frame to an image file of its own.
 #[derive(Debug)]
-pub struct PictureSequence {
+pub struct ImageSequence {
     folder: PathBuf,
     /// The file name around the frame's index.
     before: String,
@@ -56,7 +56,7 @@ pub struct PictureSequence {
     after: String,
 }
 
-impl PictureSequence {
+impl ImageSequence {
     /// Writes to file names that contain the frame's index: `out/%06d.png`, or `out/` for the same. The folder is
     /// created with the first frame.
     ///
@@ -65,7 +65,7 @@ impl PictureSequence {
     /// [`ErrorKind::Io`] if the folder is a file.
     pub fn create(target: &Path) -> Result<Self> {
         let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let (folder, name) = if is_picture_pattern(target) {
+        let (folder, name) = if is_image_pattern(target) {
             (target.parent().map(Path::to_owned).unwrap_or_default(), name)
         } else {
             (target.to_owned(), "%06d.png".to_owned())
@@ -75,7 +75,7 @@ impl PictureSequence {
             let message = format!("{}: expected one number in the name, such as %06d.png", target.display());
             return Err(Error::invalid_argument(message));
         };
-        check_picture_file(Path::new(&name))?;
+        check_image_format(Path::new(&name))?;
         Ok(Self { folder, before, digits, after })
     }
 
@@ -85,17 +85,17 @@ impl PictureSequence {
     }
 }
 
-impl Sink for PictureSequence {
-    fn pictures(&self) -> Pictures {
-        Pictures::ANNOTATED
+impl Sink for ImageSequence {
+    fn images(&self) -> Images {
+        Images::ANNOTATED
     }
 
     fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
-        let Some(picture) = &outcome.annotated else { return Ok(()) };
+        let Some(image) = &outcome.annotated else { return Ok(()) };
         if !self.folder.as_os_str().is_empty() {
             create_folder(&self.folder)?;
         }
-        write_picture(&self.path(outcome.index), picture)
+        write_image(&self.path(outcome.index), image)
     }
 }
 
@@ -107,9 +107,9 @@ pub(super) fn check_folder(folder: &Path) -> Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// `true` if a path is meant as a pattern for pictures, such as `out/%06d.png`. Elsewhere `%` is a character as any other:
+/// `true` if a path is meant as a pattern for images, such as `out/%06d.png`. Elsewhere `%` is a character as any other:
 /// `100%.mp4` is a video, and `100%` a folder.
-pub fn is_picture_pattern(path: &Path) -> bool {
+pub fn is_image_pattern(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let has_number = name
         .split('%')
@@ -135,11 +135,11 @@ mod tests {
     use crate::image::Image;
 
     #[test]
-    fn a_picture_that_a_format_cannot_hold_is_an_error_of_the_file() {
+    fn an_image_that_a_format_cannot_hold_is_an_error_of_the_file() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("wide.webp");
         let wide = Image::filled(16_385, 1, [9; 3]).expect("it has pixels");
-        let error = write_picture(&path, &wide).expect_err("WebP has at most 16384 columns");
+        let error = write_image(&path, &wide).expect_err("WebP has at most 16384 columns");
         assert!(error.kind() == ErrorKind::Io && error.to_string().contains("wide.webp"), "{error}");
         assert_eq!(std::fs::read_dir(folder.path()).expect("it is there").count(), 0);
     }
@@ -158,12 +158,12 @@ mod tests {
             ("a/f-%03d.webp", Ok("a/f-042.webp")),
             ("a/%d%d.png", Err("one number")),
             ("a/%s.png", Err("one number")),
-            ("a/%06d.xyz", Err("unsupported picture format")),
-            ("a/%06d.gif", Err("unsupported picture format")),
+            ("a/%06d.xyz", Err("unsupported image format")),
+            ("a/%06d.gif", Err("unsupported image format")),
             ("notes", Err("it is a file")),
         ];
         for (target, expected) in cases {
-            match (PictureSequence::create(Path::new(&at(target))), expected) {
+            match (ImageSequence::create(Path::new(&at(target))), expected) {
                 (Ok(sequence), Ok(expected)) => {
                     assert_eq!(sequence.path(42), Path::new(&at(expected)), "{target}");
                 }
@@ -179,17 +179,17 @@ mod tests {
             ("a-%06d", true),
             ("%s.png", true),
         ] {
-            assert_eq!(is_picture_pattern(Path::new(path)), expected, "{path}");
+            assert_eq!(is_image_pattern(Path::new(path)), expected, "{path}");
         }
     }
 
     #[test]
     fn every_format_can_be_read_back() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let picture = Image::from_rgb8(5, 3, [200, 10, 60].repeat(15)).expect("15 pixels");
+        let image = Image::from_rgb8(5, 3, [200, 10, 60].repeat(15)).expect("15 pixels");
         for name in ["a.png", "a.jpg", "a.webp", "a.bmp", "a.tif", "a"] {
             let path = folder.path().join(name);
-            write_picture(&path, &picture).expect("the folder can be written to");
+            write_image(&path, &image).expect("the folder can be written to");
             let read = Image::open(&path).expect("it was written");
             assert_eq!((read.width(), read.height()), (5, 3), "{name}");
             assert!(read.as_rgb8()[0] > 150 && read.as_rgb8()[1] < 60, "{name}: {:?}", read.as_rgb8());

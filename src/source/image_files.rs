@@ -1,4 +1,4 @@
-//! Picture files as a stream.
+//! Image files as a stream.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -9,22 +9,22 @@ use crate::frame::Frame;
 use crate::image::Image;
 use ocelli_error::{Error, Result};
 
-/// Picture files, one frame each, at a given frame rate. Sizes may differ. A picture that cannot be read ends the stream
+/// Image files, one frame each, at a given frame rate. Sizes may differ. An image that cannot be read ends the stream
 /// with an error.
 #[derive(Debug)]
-pub struct PictureFiles {
+pub struct ImageFiles {
     info: SourceInfo,
     files: Vec<PathBuf>,
     next: usize,
     frame_rate: f64,
 }
 
-impl PictureFiles {
+impl ImageFiles {
     /// A stream of `files` in this order; see [`natural_order`]. `name` stands for the stream in messages.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if there are no files or the frame rate is not one of
-    /// [`FRAME_RATES`]; what [`Image::open`] returns for the first picture, whose size is the stream's.
+    /// [`FRAME_RATES`]; what [`Image::open`] returns for the first image, whose size is the stream's.
     pub fn new(name: impl Into<String>, files: Vec<PathBuf>, frame_rate: f64) -> Result<Self> {
         let name = name.into();
         if !FRAME_RATES.contains(&frame_rate) {
@@ -33,7 +33,7 @@ impl PictureFiles {
             return Err(Error::invalid_argument(message).about("frame_rate"));
         }
         let Some(first) = files.first() else {
-            return Err(Error::invalid_argument(format!("{name}: expected at least one picture")));
+            return Err(Error::invalid_argument(format!("{name}: expected at least one image")));
         };
         let first = Image::open(first)?;
         let info = SourceInfo {
@@ -56,7 +56,7 @@ impl PictureFiles {
     }
 }
 
-impl Source for PictureFiles {
+impl Source for ImageFiles {
     fn info(&self) -> &SourceInfo {
         &self.info
     }
@@ -138,17 +138,17 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_picture_ends_the_stream_with_an_error() {
+    fn a_missing_image_ends_the_stream_with_an_error() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = |name: &str, width| {
             let path = folder.path().join(name);
-            let picture = image::RgbImage::from_pixel(width, 2, image::Rgb([width as u8; 3]));
-            picture.save(&path).expect("the folder can be written to");
+            let image = image::RgbImage::from_pixel(width, 2, image::Rgb([width as u8; 3]));
+            image.save(&path).expect("the folder can be written to");
             path
         };
         let files =
             vec![file("a.png", 4), file("b.png", 7), folder.path().join("none.png"), file("c.png", 9)];
-        let mut source = PictureFiles::new("pictures", files, 10.0).expect("the first picture is whole");
+        let mut source = ImageFiles::new("images", files, 10.0).expect("the first image is whole");
         assert_eq!((source.info().size, source.info().frame_count), (Some((4, 2)), Some(4)));
         let mut frame = Frame::default();
         assert!(source.skip(&mut frame).expect("there is a first"));
@@ -156,9 +156,9 @@ mod tests {
         assert_eq!((frame.image.width(), frame.index, frame.time), (7, 1, Duration::from_millis(100)));
         let error = source.read_into(&mut frame).expect_err("it is not there");
         assert!(error.to_string().contains("none.png"), "{error}");
-        assert!(PictureFiles::new("x", Vec::new(), 10.0).is_err());
+        assert!(ImageFiles::new("x", Vec::new(), 10.0).is_err());
         for rate in [0.0, -1.0, 1e-300, 1e300, f64::NAN] {
-            assert!(PictureFiles::new("x", vec![folder.path().join("a.png")], rate).is_err(), "{rate}");
+            assert!(ImageFiles::new("x", vec![folder.path().join("a.png")], rate).is_err(), "{rate}");
         }
     }
 }

@@ -1,4 +1,4 @@
-"""Pictures as the package accepts them."""
+"""Images as the package accepts them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 ImageLike: TypeAlias = Union[npt.NDArray[np.uint8], "PIL.Image.Image", str, "os.PathLike[str]"]
-"""An array of uint8 with shape (height, width, 3), a PIL image, or the path of a picture file."""
+"""An array of uint8 with shape (height, width, 3), a PIL image, or the path of an image file."""
 
 
 def pixels(image: ImageLike) -> Any:
-    """An object with the pixels in a buffer: arrays as they are, pictures of other kinds read or converted."""
+    """An object with the pixels in a buffer: arrays as they are, images of other kinds read or converted."""
     if isinstance(image, np.ndarray):
         return image
     if isinstance(image, (str, os.PathLike)):

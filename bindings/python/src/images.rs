@@ -1,4 +1,4 @@
-//! Reading and drawing pictures.
+//! Reading and drawing images.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::error::OrRaise;
 use crate::options::form;
 use crate::pixels::Pixels;
 
-/// Reads a picture file as the programs do: [height, width, rgb].
+/// Reads an image file as the programs do: [height, width, rgb].
 #[pyfunction]
 pub(crate) fn read_image(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyArray3<u8>>> {
     let image = py.detach(|| Image::open(&path)).or_raise(py)?;
@@ -19,7 +19,7 @@ pub(crate) fn read_image(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, Py
     image.into_rgb8().into_pyarray(py).reshape(sides)
 }
 
-/// A copy of a picture, in its own channel order, with detections drawn in; with `tracks`, those instead. `style`: whether
+/// A copy of an image, in its own channel order, with detections drawn in; with `tracks`, those instead. `style`: whether
 /// labels have scores, the opacity of masks, the width of lines, the font size.
 #[pyfunction]
 pub(crate) fn plot<'py>(
@@ -43,11 +43,11 @@ pub(crate) fn plot<'py>(
     (style.line_width, style.font_size) = (line_width, font_size);
     let drawn = py.detach(|| {
         let view = pixels.view();
-        let mut picture = view.to_image()?.into_rgb_image();
+        let mut rgb = view.to_image()?.into_rgb_image();
         let options = OverlayOptions { tracks: tracked, trail_frames: 0 };
-        Overlay::new(Annotator::new().with_style(style), options).draw(&mut picture, &outcome)?;
-        let (width, height) = picture.dimensions();
-        let mut bytes = picture.into_raw();
+        Overlay::new(Annotator::new().with_style(style), options).draw(&mut rgb, &outcome)?;
+        let (width, height) = rgb.dimensions();
+        let mut bytes = rgb.into_raw();
         if view.format == PixelFormat::Bgr8 {
             bytes.chunks_exact_mut(3).for_each(|pixel| pixel.swap(0, 2));
         }

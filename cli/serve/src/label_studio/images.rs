@@ -1,4 +1,4 @@
-//! The pictures of tasks: data URIs, and files of the one Label Studio that the server was started with.
+//! The images of tasks: data URIs, and files of the one Label Studio that the server was started with.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -25,11 +25,11 @@ const TOKEN_LIFE: Duration = Duration::from_secs(240);
 /// What is encoded in an address if Label Studio did not.
 const ENCODED: AsciiSet =
     CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'#');
-/// Paths under which Label Studio has pictures.
+/// Paths under which Label Studio has images.
 const FOLDERS: [&str; 3] = ["/data/", "/storage-data/", "/tasks/"];
 
-/// The source of pictures: without a Label Studio, data URIs alone.
-pub(crate) struct Pictures(Option<Origin>);
+/// The source of images: without a Label Studio, data URIs alone.
+pub(crate) struct Images(Option<Origin>);
 
 /// A Label Studio.
 struct Origin {
@@ -46,8 +46,8 @@ struct Origin {
     access: Mutex<Option<(String, Instant)>>,
 }
 
-impl Pictures {
-    /// Pictures of this Label Studio, of at most `most` bytes.
+impl Images {
+    /// Images of this Label Studio, of at most `most` bytes.
     ///
     /// # Errors
     /// [`InvalidArgument`](ocelli::ErrorKind::InvalidArgument) if the address is not `http://HOST`.
@@ -55,14 +55,14 @@ impl Pictures {
         Ok(Self(studio.map(|studio| Origin::new(studio, most)).transpose()?))
     }
 
-    /// The picture at an address of a task.
+    /// The image at an address of a task.
     pub async fn get(&self, address: &str) -> Result<Bytes, Problem> {
         if address.starts_with("data:") {
             return from_base64(address);
         }
         let Some(origin) = &self.0 else {
             return Err(Problem::bad(
-                "the picture lies in Label Studio: start the server with its address (`label_studio`) and a token",
+                "the image lies in Label Studio: start the server with its address (`label_studio`) and a token",
             ));
         };
         let path = origin.path_of(address)?;
@@ -97,11 +97,11 @@ impl Origin {
         })
     }
 
-    /// The path of a picture, if it is one of this Label Studio.
+    /// The path of an image, if it is one of this Label Studio.
     fn path_of(&self, address: &str) -> Result<String, Problem> {
         let refuse = |why: &str| {
             let start: String = address.chars().take(80).collect();
-            Err(Problem::bad(format!("picture {start}: {why}")))
+            Err(Problem::bad(format!("image {start}: {why}")))
         };
         let path = match address.strip_prefix(&self.url) {
             Some(path) => path,
@@ -114,7 +114,7 @@ impl Origin {
         let folders = encoded.split('?').next().unwrap_or_default().to_ascii_lowercase().replace("%2e", ".");
         let has_steps = folders.split(['/', '\\']).any(|part| part == "..") || folders.contains("%2f");
         if has_steps || !FOLDERS.iter().any(|folder| folders.starts_with(folder)) {
-            return refuse("expected a path of Label Studio's files, such as /data/upload/1/picture.jpg");
+            return refuse("expected a path of Label Studio's files, such as /data/upload/1/image.jpg");
         }
         Ok(format!("{}{encoded}", self.base))
     }
