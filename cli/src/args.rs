@@ -304,12 +304,16 @@ fn parse_screening(text: &str) -> std::result::Result<Screening, String> {
 impl DetectorArgs {
     /// The options on each device that `--engine` names.
     pub fn devices(&self) -> Result<Vec<DetectorOptions>> {
-        self.options_on(EngineKind::Auto)?.for_devices(&self.model.engine)
+        let devices = self.options_on(EngineKind::Auto)?.for_devices(&self.model.engine)?;
+        self.model.check_files()?;
+        Ok(devices)
     }
 
     /// The options on one device.
     pub fn options(&self) -> Result<DetectorOptions> {
-        self.options_on(self.model.engine.parse()?)
+        let options = self.options_on(self.model.engine.parse()?)?;
+        self.model.check_files()?;
+        Ok(options)
     }
 
     fn options_on(&self, kind: EngineKind) -> Result<DetectorOptions> {
@@ -328,7 +332,6 @@ impl DetectorArgs {
             ..self.model.options_on(kind)?
         };
         options.check()?;
-        self.model.check_files()?;
         Ok(options)
     }
 }

@@ -25,6 +25,7 @@ pub(crate) fn with_flag(
 ) -> String {
     let Some(parameter) = parameter else { return message.to_owned() };
     if let Some(flag) = flag(parameter, running) {
+        let message = &with_other(message, running);
         let spelled = in_place(message, parameter, &flag);
         return spelled.unwrap_or_else(|| format!("{message} ({flag})"));
     }
@@ -47,6 +48,15 @@ fn in_place(message: &str, parameter: &str, flag: &str) -> Option<String> {
     let (before, after) = (&message[..at], &message[at + parameter.len()..]);
     let before = before.strip_suffix("set ").map_or(before.to_owned(), |before| format!("{before}use "));
     Some(format!("{before}{flag}{after}"))
+}
+
+/// The message with the flag of the other option, which it names as in `tracker beside memory: …`.
+fn with_other(message: &str, running: &Command) -> String {
+    let place = message.split_once(" beside ").and_then(|(before, rest)| {
+        let (other, why) = rest.split_once(':')?;
+        Some(format!("{before} beside {}:{why}", flag(other, running)?))
+    });
+    place.unwrap_or_else(|| message.to_owned())
 }
 
 fn flag(parameter: &str, command: &Command) -> Option<String> {
@@ -102,6 +112,13 @@ mod tests {
                 "discard_corrections",
                 "choose another folder, or discard_corrections to overwrite them",
                 "choose another folder, or --discard-corrections to overwrite them",
+            ),
+            ("video", "tracker", "tracker beside memory: why", "--track beside --memory: why"),
+            (
+                "video",
+                "latency",
+                "latency low beside several devices: why",
+                "--latency low beside several devices: why",
             ),
             ("video", "end", "end is not after start", "--end is not after start"),
             ("track", "match_iou", "match_iou is 2: expected 0 to 1", "--match-thresh is 2: expected 0 to 1"),

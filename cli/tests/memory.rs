@@ -478,7 +478,7 @@ fn what_cannot_be_followed_is_refused() {
             refusal(
                 "video|--classes|dog|--memory|--appearance",
                 2,
-                &["--appearance beside memory", "leave one of them out"],
+                &["--appearance beside --memory", "leave one of them out"],
             ),
             refusal("video|--classes|dog|--memory|--tile|auto", 2, &["--tile", "whole frames"]),
             refusal(
@@ -489,7 +489,7 @@ fn what_cannot_be_followed_is_refused() {
             refusal(
                 "video|--classes|dog|--memory|--track",
                 2,
-                &["--track beside memory", "compare two runs"],
+                &["--track beside --memory", "compare two runs"],
             ),
         ],
     );
@@ -513,7 +513,7 @@ fn objects_that_cannot_be_given_are_refused() {
         ("video|--classes|dog|--mots|m.txt".to_owned(), 2, vec!["--mots", "add --memory"]),
         ("video|--classes|dog|--track|--davis|d".to_owned(), 2, vec!["--davis", "--masks"]),
         (case("--classes|dog|--points|click.json"), 2, vec!["--points", "leave out --classes"]),
-        (case("--track|--points|click.json"), 2, vec!["--track beside memory", "leave one of them out"]),
+        (case("--track|--points|click.json"), 2, vec!["--track beside --memory", "leave one of them out"]),
         (case("--when-moving|--points|click.json"), 2, vec!["--when-moving beside objects", "nothing is"]),
         (case("--points|none.json"), 2, vec!["none.json"]),
         (case("--points|outside.json"), 2, vec!["object 1, frame 0", "20,300", "96×72"]),
