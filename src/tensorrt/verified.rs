@@ -8,6 +8,7 @@ use ocelli_error::{Error, Result};
 
 /// The limits of a candidate's differences from the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Limits {
     /// The least cosine of features and logits, for each input (0.999).
     pub min_cosine: f64,

@@ -42,7 +42,7 @@ def table(figures: dict, former: dict | None) -> str:
     """The figures as Markdown."""
     columns = [figures] + ([former] if former else [])
     levels = figures["at_score"]
-    lines = [f"{figures['scenes']} held-out scenes with {figures['instances']:,} instances; every scene is asked for all "
+    lines = [f"{figures['scenes']} held-out scenes with {figures.get('instances', figures.get('things')):,} instances; every scene is asked for all "
              f"{figures['names']} names at once:", ""]
     lines += ["| | now | before |" if former else "| | |", "|---" * (1 + len(columns)) + "|"]
     for name, path, form in ROWS:

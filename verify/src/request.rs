@@ -43,15 +43,19 @@ impl VerificationRequest {
         announce: &dyn Fn(&str),
         progress: &mut ReportProgress<'_>,
     ) -> Result<VerificationReport> {
-        let open = |source: &ModelSource, kind: EngineKind| -> Result<(Model, EngineFactory)> {
-            let options = EngineOptions { kind, ..self.engine.clone() };
-            let factory = EngineFactory::start_for_model(&options, source)?;
-            let target = factory.target(None);
-            let request = ModelRequest { source: source.clone(), target, ..ModelRequest::default() };
-            Ok((Model::resolve(&request, announce, cancellation)?, factory))
+        let start = |source: &ModelSource, kind: EngineKind| {
+            EngineFactory::start_for_model(&EngineOptions { kind, ..self.engine.clone() }, source)
         };
-        let (reference, reference_engine) = open(&self.model, EngineKind::Cpu)?;
-        let (candidate, engine) = open(self.candidate.as_ref().unwrap_or(&self.model), self.engine.kind)?;
+        let resolve = |source: &ModelSource, engine: &EngineFactory| {
+            let target = engine.target(None);
+            let request = ModelRequest { source: source.clone(), target, ..ModelRequest::default() };
+            Model::resolve(&request, announce, cancellation)
+        };
+        let candidate = self.candidate.as_ref().unwrap_or(&self.model);
+        // A missing engine is found before a model is exported.
+        let (reference_engine, engine) =
+            (start(&self.model, EngineKind::Cpu)?, start(candidate, self.engine.kind)?);
+        let (reference, candidate) = (resolve(&self.model, &reference_engine)?, resolve(candidate, &engine)?);
         let graphs = self.graphs(&reference, &candidate)?;
         // Without inputs, the comparison says so.
         if self.options.scenes + self.options.random_inputs > 0

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ocelli::{
-    Cancellation, Error, Image, ModelSource, Result,
+    Cancellation, Error, Image, Result,
     atomic_file::folder_of,
     calibration::calibrate,
     classes::COCO_CLASSES,
@@ -131,7 +131,7 @@ pub(crate) fn export(
     let (mut exported, opening) =
         (arguments.export_options().or_raise(py)?, arguments.checkpoint_options().or_raise(py)?);
     let manifest = cancellable(py, move |cancellation| {
-        ModelSource::Folder(checkpoint.clone()).check_exists()?;
+        check(&checkpoint)?;
         let checkpoint = opening.open(&checkpoint)?;
         if !arguments.calibrate.is_empty() {
             let progress = progress.as_ref();
@@ -145,6 +145,14 @@ pub(crate) fn export(
     })?;
     let manifest = manifest.or_raise(py)?;
     to_json(py, &manifest)
+}
+
+fn check(checkpoint: &Path) -> Result<()> {
+    if checkpoint.exists() {
+        return Ok(());
+    }
+    let message = format!("no checkpoint, {}: no such folder or file", checkpoint.display());
+    Err(Error::invalid_argument(message))
 }
 
 /// Calls Python's progress function. What it raises ends the work.

@@ -13,9 +13,6 @@ use serde::de::DeserializeOwned;
 
 use crate::error;
 
-/// Characters of a form that an error shows.
-const MOST_SHOWN: usize = 400;
-
 /// The keyword arguments of `ocelli.Detector`.
 #[derive(Clone, FromPyObject)]
 #[pyo3(from_item_all)]
@@ -126,10 +123,11 @@ impl DetectorOptions {
 /// # Errors
 /// `InvalidArgument` for another field, and for a value that a field does not have.
 pub(crate) fn form<T: DeserializeOwned>(py: Python<'_>, json: &str) -> PyResult<T> {
-    let read = serde_json::from_str(json);
+    let read = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(json));
     read.map_err(|failure| {
-        let shown: String = json.chars().take(MOST_SHOWN).collect();
-        error::invalid(py, &format!("{shown}: {failure}"))
+        let why = failure.inner().to_string();
+        let why = why.split(" at line ").next().unwrap_or_default();
+        error::invalid(py, &format!("{}: {why}", failure.path()))
     })
 }
 

@@ -242,13 +242,13 @@ class VideoWriter:
             # Half a millisecond for times that are rounded to milliseconds.
             if self._start_s + self._frames / rate - time_s > 1.0 / rate + 5e-4:
                 return
-            self._previous = self._fitted(image)
+            self._previous = self._padded(image)
             self._encode(self._previous)
         except (self._av.error.FFmpegError, OSError) as why:
             self._discard()
             raise Io(f"cannot write the video, {self._path}: {_reason(why)}") from why
 
-    def _fitted(self, image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    def _padded(self, image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         """The encoder's input: the first frame's size, and the last row and column again up to even sides."""
         if (image.shape[1], image.shape[0]) != self._size:
             image = self._fitted(image)

@@ -278,7 +278,7 @@ class Detections:
 
     def to_json(self) -> str:
         """A JSON list in the form of `ocelli detect --json`: scores with five decimals, boxes with two."""
-        return _ocelli.detections_json(json.dumps(self._records()))
+        return _ocelli.detections_json(as_json(self._records()))
 
     def to_dict(self) -> list[dict[str, Any]]:
         """The same as Python values: a dict for each detection, with `class_id`, `label`, `score`, `box` and `mask`."""
@@ -364,14 +364,14 @@ class Detections:
         tracks: str | None = None
         if self.tracker_id is not None:
             # What is not drawn is left at zero.
-            tracks = json.dumps([
+            tracks = as_json([
                 Track(one.tracker_id, one.class_id, one.confidence, one.xyxy, 0.0, 1, "tracked", (0.0, 0.0), 0.0, index)._record()
                 for index, one in enumerate(self)
                 if one.tracker_id is not None
             ])  # fmt: skip
         style = (show_scores, mask_opacity, line_width, font_size)
         names = self._names()
-        return _ocelli.plot(pixels(image), channel_order, json.dumps(self._records()), tracks, names, style)
+        return _ocelli.plot(pixels(image), channel_order, as_json(self._records()), tracks, names, style)
 
     def _names(self) -> list[str]:
         """A label for each class id that occurs."""
@@ -398,12 +398,29 @@ def rounded(value: float, scale: float) -> float:
     return float(np.copysign(np.floor(abs(scaled) + 0.5), scaled)) / scale
 
 
+def as_json(value: Any) -> str:
+    """JSON for the native module, with numbers of any type.
+
+    Raises `InvalidArgument` for NaN, infinities and what is neither a number nor a text.
+    """
+    # NumPy's numbers have an item that JSON knows; fractions and decimals become floats.
+    default = lambda one: one.item() if hasattr(one, "item") else float(one)  # noqa: E731
+    try:
+        return json.dumps(value, allow_nan=False, default=default)
+    except (TypeError, ValueError) as why:
+        raise InvalidArgument(f"expected finite numbers and texts: {why}") from why
+
+
 def tracks_from_native(text: str) -> list[Track]:
-    """The tracks of the native module's JSON."""
+    """The tracks of the native module's JSON, whose numbers are those of detections: all digits of 32 bits."""
     return [
         Track(
-            one["id"], one["class_id"], one["score"], tuple(one["box"]), one["age_frames"], one["hits"], one["state"],
-            tuple(one["velocity"]), one["frames_since_seen"], one["detection"],
+            one["id"], one["class_id"], _wide(one["score"]), tuple(map(_wide, one["box"])), _wide(one["age_frames"]), one["hits"],
+            one["state"], tuple(map(_wide, one["velocity"])), _wide(one["frames_since_seen"]), one["detection"],
         )
         for one in json.loads(text)
     ]  # fmt: skip
+
+
+def _wide(number: float) -> float:
+    return float(np.float32(number))

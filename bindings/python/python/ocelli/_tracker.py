@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from . import _ocelli
 from ._errors import InvalidArgument
-from ._results import Detections, Track, tracks_from_native
+from ._results import Detections, Track, as_json, tracks_from_native
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,8 +18,10 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_form(options: Mapping[str, Any]) -> str:
     """Options as JSON for the library, without those that are None."""
-    # NumPy's numbers have an item that JSON knows.
-    return json.dumps(given(options), default=lambda number: number.item())
+    for name, value in given(options).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidArgument(f"{name} is {value}: expected a number")
+    return as_json(given(options))
 
 
 class Tracker:

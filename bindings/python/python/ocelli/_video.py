@@ -23,7 +23,7 @@ from . import _decode, _ocelli
 from ._detector import ChannelOrder, Classes, DetectorKeywords, DetectorOptions, PathLike, as_prompts
 from ._errors import Cancelled, InvalidArgument
 from ._images import ImageLike, is_file, pixels
-from ._results import Detections, Track, rounded, tracks_from_native
+from ._results import Detections, Track, as_json, rounded, tracks_from_native
 from ._tracker import Tracker, as_form, given
 
 _IMAGES = frozenset(".png .jpg .jpeg .jpe .jfif .webp .bmp .dib .tif .tiff .pnm .ppm .pgm .pbm .pam .mpo .apng".split())
@@ -78,7 +78,7 @@ class VideoFrame:
             "tracks": [{**one._record(), "label": labels.get(one.class_id, "")} for one in self.tracks],
             "retracted": self.retracted,
         }
-        return _ocelli.frame_json(json.dumps(report))
+        return _ocelli.frame_json(as_json(report))
 
     def to_dict(self) -> dict[str, Any]:
         """The same as Python values."""
@@ -172,6 +172,10 @@ class Video:
         for option, number in numbers.items():
             if number is not None and number < 0:
                 raise InvalidArgument(f"{option} is {number}: expected at least 0")
+        if max_objects == 0:
+            raise InvalidArgument("max_objects is 0: expected at least 1")
+        if (camera_motion or appearance) and track is False and not memory:
+            raise InvalidArgument("camera_motion and appearance are options of tracks: set track as well")
         if (no_hotstart or max_objects is not None) and not memory:
             raise InvalidArgument("no_hotstart and max_objects are options of memory: set memory as well")
         self._classes = [prompt.name for prompt in as_prompts(classes)]
@@ -187,23 +191,28 @@ class Video:
         self._reader: _ocelli.VideoReader | None = None
         frames, rate, live = self._open(source, fps, InputOptions(stream, ffmpeg_options or {}, hwaccel))
         tracker = given(track.options) if isinstance(track, Tracker) else {} if track else None
-        self._native = _ocelli.Pipeline(
-            DetectorOptions(model, **detector).native,
-            [prompt._parts() for prompt in as_prompts(classes)],
-            as_form({
-                "tracker": tracker,
-                "camera_motion": camera_motion,
-                "appearance": appearance,
-                "policy": policy or ("latest" if live else "all"),
-                "latency": latency or ("balanced" if live else None),
-                "queue_depth": queue_depth,
-                "detect_every": detect_every,
-                "class_budget": class_budget,
-                "sequential": sequential,
-                "frame_rate": rate,
-            }),  # fmt: skip
-            (no_hotstart, max_objects) if memory else None,
-        )
+        try:
+            self._native = _ocelli.Pipeline(
+                DetectorOptions(model, **detector).native,
+                [prompt._parts() for prompt in as_prompts(classes)],
+                as_form({
+                    "tracker": tracker,
+                    "camera_motion": camera_motion,
+                    "appearance": appearance,
+                    "policy": policy or ("latest" if live else "all"),
+                    "latency": latency or ("balanced" if live else None),
+                    "queue_depth": queue_depth,
+                    "detect_every": detect_every,
+                    "class_budget": class_budget,
+                    "sequential": sequential,
+                    "frame_rate": rate,
+                }),  # fmt: skip
+                (no_hotstart, max_objects) if memory else None,
+            )
+        except BaseException:
+            if self._reader is not None:
+                self._reader.close()
+            raise
         self._rate = rate or _IMAGE_RATE
         self._pushed = 0
         _OPEN.add(self)
