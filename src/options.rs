@@ -243,7 +243,9 @@ impl PipelineOptions {
         ];
         for (other, _, options) in groups.into_iter().filter(|(_, is_set, _)| *is_set) {
             if let Some((option, _, why)) = options.iter().find(|(_, is_set, _)| *is_set) {
-                let message = format!("{option} beside {other}: {why}; leave one of them out");
+                let remedy =
+                    if other == "several devices" { "name one device" } else { "leave one of them out" };
+                let message = format!("{option} beside {other}: {why}; {remedy}");
                 let name = option.strip_suffix(" low").unwrap_or(option);
                 return Err(Error::invalid_argument(message).about(name));
             }
@@ -254,7 +256,7 @@ impl PipelineOptions {
         ];
         match of_tracks.into_iter().find(|(_, is_set, _)| *is_set && !tracks) {
             Some((option, _, what)) => {
-                Err(Error::invalid_argument(format!("{option} {what}: add a tracker")).about(option))
+                Err(Error::invalid_argument(format!("{option} {what}: set tracker")).about(option))
             }
             None => Ok(()),
         }

@@ -28,7 +28,7 @@ use ocelli_datasets::closest;
 use crate::{cancel_on_interrupt, check_output_file, status};
 
 pub use classes::class_names;
-pub(crate) use classes::{class_map, class_map_beside, coco_classes, thresholds};
+pub(crate) use classes::{class_map_beside, coco_classes, thresholds};
 pub(crate) use dart::DartArgs;
 pub use exemplar::{ExemplarArg, prepared, prompts};
 pub(crate) use files::label_files;

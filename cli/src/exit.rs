@@ -22,8 +22,10 @@ pub fn run(log: &LogArgs, program: impl FnOnce() -> anyhow::Result<()>) -> u8 {
         return 130;
     }
     let parameter = ours(&error).and_then(Error::parameter);
-    let program = given::program();
-    let message = flags::with_flag(&text(&error), parameter, program, flags::running(program));
+    let message = given::program().map_or_else(
+        || text(&error),
+        |program| flags::with_flag(&text(&error), parameter, program, flags::running(program)),
+    );
     diagnostic(&format!("error: {message}"));
     let is_usage = ours(&error).is_some_and(|error| error.kind() == ErrorKind::InvalidArgument);
     if is_usage { 2 } else { 1 }

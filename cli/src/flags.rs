@@ -50,13 +50,14 @@ fn in_place(message: &str, parameter: &str, flag: &str) -> Option<String> {
     Some(format!("{before}{flag}{after}"))
 }
 
-/// The message with the flag of the other option, which it names as in `tracker beside memory: …`.
+/// The message with the flag of the other option, which it names as in `tracker beside memory: …` and `…: set tracker`.
 fn with_other(message: &str, running: &Command) -> String {
-    let place = message.split_once(" beside ").and_then(|(before, rest)| {
-        let (other, why) = rest.split_once(':')?;
-        Some(format!("{before} beside {}:{why}", flag(other, running)?))
+    let spelled = [" beside ", ": set "].iter().find_map(|link| {
+        let (before, rest) = message.split_once(link)?;
+        let other = rest.split([':', ' ']).next()?;
+        Some(format!("{before}{link}{}{}", flag(other, running)?, &rest[other.len()..]))
     });
-    place.unwrap_or_else(|| message.to_owned())
+    spelled.unwrap_or_else(|| message.to_owned())
 }
 
 fn flag(parameter: &str, command: &Command) -> Option<String> {
@@ -113,6 +114,7 @@ mod tests {
                 "choose another folder, or discard_corrections to overwrite them",
                 "choose another folder, or --discard-corrections to overwrite them",
             ),
+            ("video", "appearance", "appearance x: set tracker", "--appearance x: set --track"),
             ("video", "tracker", "tracker beside memory: why", "--track beside --memory: why"),
             (
                 "video",

@@ -41,9 +41,9 @@ fn parsed() -> &'static (Command, ArgMatches) {
     PARSED.get().expect("a program parses its arguments first")
 }
 
-/// The program that runs.
-pub(crate) fn program() -> &'static Command {
-    &parsed().0
+/// The program that runs, if it was parsed here.
+pub(crate) fn program() -> Option<&'static Command> {
+    PARSED.get().map(|(program, _)| program)
 }
 
 /// The command of the program that runs, with its global options, and what it was given.
@@ -64,7 +64,8 @@ pub(crate) fn given_arguments(except: &[&str]) -> Vec<OsString> {
 
 /// The flag of the first of these options that the running command was given, by their ids.
 pub(crate) fn first_given<'i>(ids: impl IntoIterator<Item = &'i str>) -> Option<String> {
-    let (mut command, mut matches) = (program(), &parsed().1);
+    let (program, matches) = parsed();
+    let (mut command, mut matches) = (program, matches);
     while let Some((name, inner)) = matches.subcommand() {
         (command, matches) = (command.find_subcommand(name)?, inner);
     }

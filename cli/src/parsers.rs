@@ -31,7 +31,7 @@ pub fn parse_zones(path: &Path) -> bool {
 /// A file of `--classes`.
 pub fn parse_classes(path: &Path) -> bool {
     crate::output::set_quiet(true);
-    crate::args::class_map(&[path.to_string_lossy().into_owned()]).is_ok()
+    crate::args::class_names(&[path.to_string_lossy().into_owned()]).is_ok()
 }
 
 /// The file of `--config`, for `ocelli video`.

@@ -166,6 +166,11 @@ impl Progress {
         self.suspend(|| status(line));
     }
 
+    /// Removes the bar, for what is written after it.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
     /// Hides the bar while `action` writes to the terminal.
     pub fn suspend<R>(&self, action: impl FnOnce() -> R) -> R {
         self.bar.suspend(action)
@@ -178,7 +183,7 @@ fn style(template: &str) -> ProgressStyle {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.clear();
     }
 }
 

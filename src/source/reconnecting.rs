@@ -147,7 +147,7 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
     ) -> Self {
         let give_up_after = options.give_up_after;
         let mut waiting = Self::new(open, options, cancellation);
-        waiting.info.name = name.into();
+        (waiting.info.name, waiting.info.live) = (name.into(), !give_up_after.is_zero());
         if !give_up_after.is_zero() {
             tracing::warn!("{error}; trying again for {} s", give_up_after.as_secs_f64());
             waiting.delay = options.first_delay;

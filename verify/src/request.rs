@@ -63,7 +63,7 @@ impl VerificationRequest {
             && reference_engine.description() == engine.description()
         {
             let message = format!(
-                "the candidate is the reference, on the same engine ({}): name another model, or another engine",
+                "candidate is the reference, on the same engine ({}): name another model, or another engine",
                 engine.description()
             );
             return Err(Error::invalid_argument(message).about("candidate"));

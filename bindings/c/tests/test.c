@@ -742,7 +742,7 @@ static void comparisons(void) {
     CHECK(ocelli_verify("{\"engine\": {\"kind\": \"embedded\"}}", count_line, &lines) == NULL);
     CHECK(ocelli_last_status() == OCELLI_CANCELLED);
     CHECK(ocelli_verify("{\"engine\": {\"kind\": \"onnxruntime\"}}", NULL, NULL) == NULL);
-    CHECK(strstr(ocelli_last_error(), "the candidate is the reference") != NULL);
+    CHECK(strstr(ocelli_last_error(), "candidate is the reference") != NULL);
     CHECK(ocelli_verify("{\"modle\": \"sam3\"}", NULL, NULL) == NULL);
     CHECK(strstr(ocelli_last_error(), "request: unknown field `modle`") != NULL);
     CHECK(ocelli_verify(NULL, NULL, NULL) == NULL && ocelli_last_status() == OCELLI_INVALID_ARGUMENT);

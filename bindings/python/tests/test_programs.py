@@ -205,7 +205,7 @@ def test_a_comparison_is_that_of_the_program(program: Run, tmp_path: Path) -> No
     assert report == json.loads((tmp_path / "report.json").read_text()) and report["accepted"] is True
     assert {side for _, _, side in told} == {"reference", "candidate"} and all(done < total for done, total, _ in told)
     for options, message in [
-        ({}, "the candidate is the reference"),
+        ({}, "candidate is the reference"),
         ({"graphs": ["decoder"]}, "unknown variant `decoder`"),
         ({"engine": "embedded", "min_cosine": 2}, "min_cosine is 2: expected a number from -1 to 1"),
     ]:

@@ -23,15 +23,16 @@ pub fn class_map(arguments: &[String]) -> Result<ClassMap> {
     Ok(map)
 }
 
-/// As [`class_map`]; a file that was meant as an input, which `flag` names, is not a class.
+/// As [`class_map`]; a file that was meant as an input is not a class, and `place` says where to name it.
 ///
 /// # Errors
 /// As [`class_map`], and for the name of a file.
-pub fn class_map_beside(arguments: &[String], flag: &str) -> Result<ClassMap> {
+pub fn class_map_beside(arguments: &[String], place: &str) -> Result<ClassMap> {
     let map = class_map(arguments)?;
-    let is_file = |name: &&str| Path::new(name).extension().is_some() && Path::new(name).is_file();
+    let looks_like_one = |name: &str| Path::new(name).extension().is_some() || name.contains('/');
+    let is_file = |name: &&str| looks_like_one(name) && Path::new(name).is_file();
     if let Some(name) = map.names().find(is_file) {
-        refuse!("--classes, {name}: this is a file; name it with {flag}, or before --classes");
+        refuse!("--classes, {name}: this is a file; name it {place}");
     }
     Ok(map)
 }

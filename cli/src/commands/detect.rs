@@ -166,6 +166,7 @@ pub fn run(args: &DetectArgs) -> anyhow::Result<()> {
         progress: Rc::new(Progress::new(files.len() as u64)),
     };
     let end = job.detect_all(&mut detector, &files);
+    job.progress.clear();
     // Finished images are kept after Ctrl-C and if others could not be read.
     if end.is_ok() || !job.report.images.is_empty() {
         job.write_summaries()?;
@@ -181,7 +182,11 @@ fn requested_prompts(args: &DetectArgs) -> anyhow::Result<(Prompts, BTreeMap<usi
              click on an object with --point"
         );
     }
-    let classes = if args.coco { coco_classes() } else { class_map_beside(&args.classes, "--image")? };
+    let classes = if args.coco {
+        coco_classes()
+    } else {
+        class_map_beside(&args.classes, "with --image, or before --classes")?
+    };
     Ok((prompts(&classes, &args.exemplar)?, thresholds(&classes)))
 }
 

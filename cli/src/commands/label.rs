@@ -405,7 +405,7 @@ fn data_set_options(args: &LabelArgs) -> anyhow::Result<DataSetOptions> {
 fn settings(args: &LabelArgs, options: &DataSetOptions) -> anyhow::Result<LabelSettings> {
     let classes = match &args.map {
         Some(path) => ClassMap::open(path)?,
-        None => class_map_beside(&args.classes, "--images")?,
+        None => class_map_beside(&args.classes, "with --images")?,
     };
     let defaults = LabelSettings::new(classes);
     Ok(LabelSettings {

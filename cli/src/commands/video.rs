@@ -407,5 +407,5 @@ fn requested_classes(args: &VideoArgs) -> anyhow::Result<ClassMap> {
     if args.classes.is_empty() && args.exemplar.is_empty() {
         refuse!("nothing to detect: name classes with --classes, or use those of COCO with --coco");
     }
-    Ok(class_map_beside(&args.classes, "--video")?)
+    Ok(class_map_beside(&args.classes, "with --video, or before --classes")?)
 }

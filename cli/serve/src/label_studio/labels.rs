@@ -101,7 +101,9 @@ impl LabelConfig {
             } else {
                 (tag.labels.clone(), &images)
             };
-            let is_used = !labels.is_empty() && shown.iter().any(|(name, _)| *name == tag.to_name);
+            let is_named = shape != Shape::VideoRectangle || !tag.name.is_empty() && !tag.to_name.is_empty();
+            let is_used =
+                is_named && !labels.is_empty() && shown.iter().any(|(name, _)| *name == tag.to_name);
             let (from_name, to_name) = (tag.name.clone(), tag.to_name.clone());
             is_used.then_some(Control { shape, from_name, to_name, labels })
         };

@@ -341,11 +341,10 @@ async fn propagate(State(app): State<Arc<App>>, Of(session): Of, body: Arrived<A
     let (mut lines, streamed) = Channel::<Bytes>::new(1);
     let runtime = tokio::runtime::Handle::current();
     session.send(Box::new(move |worker: &mut Worker| {
-        let _place = place;
         // It ends before its client is told, who may ask for the next thing at once.
-        let running = running;
+        let taken = (running, place);
         if let Err(problem) = caught(worker, |worker| worker.begin(&run)) {
-            drop(running);
+            drop(taken);
             drop(begun.send(Err(problem)));
             return;
         }
@@ -356,7 +355,7 @@ async fn propagate(State(app): State<Arc<App>>, Of(session): Of, body: Arrived<A
                 Ok(())
             }));
         }
-        drop(running);
+        drop(taken);
         drop(lines);
     }))?;
     has_begun.await.map_err(|_| Problem::stopping())??;
