@@ -25,7 +25,7 @@
 //! ```
 
 mod accuracy;
-pub(crate) mod annotations;
+mod annotations;
 mod configurations;
 mod contender;
 mod entries;

@@ -20,8 +20,6 @@ mod correct;
 #[cfg(test)]
 mod corrections;
 mod disk;
-#[cfg(test)]
-mod edited;
 mod find;
 #[cfg(test)]
 mod folders;
@@ -44,7 +42,7 @@ mod source;
 mod store;
 mod video;
 
-pub(crate) use correct::{AllLabels, all_labels};
+pub(crate) use correct::{AllLabels, all_labels, is_changed};
 pub use correct::{CorrectedSet, Labels, SetImage};
 pub use find::{find_images, list_images};
 pub(crate) use formats::yolo_line::parse_labels;
@@ -55,7 +53,6 @@ pub use run::{LabelEvent, LabelJob, OnEvent, SPILL_BYTES};
 pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings, Tracking, workers};
 pub(crate) use source::identity;
 pub use source::open_image;
-pub(crate) use store::COCO_FILE;
 pub use store::{ClassCount, Existing, Summary, data_set_around, merge};
 #[cfg(feature = "test-support")]
 #[doc(hidden)]

@@ -3,18 +3,17 @@
 //! Ids may be text with digits. An area that is not a number is computed, a crowd flag that is missing or null is 0, and a
 //! segmentation that cannot be read is left out where there is a box.
 
-use std::path::Path;
-
 use hotcoco::COCO;
 use hotcoco::types::{Annotation, Category, Dataset, Image, Segmentation};
-use ocelli::{Error, Result};
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::labelled;
+
 /// The parts of an annotation file that are evaluated.
 #[derive(Deserialize)]
-pub(crate) struct File {
+pub(super) struct File {
     images: Option<Vec<ImageEntry>>,
     annotations: Option<Vec<Entry>>,
     categories: Option<Vec<CategoryEntry>>,
@@ -134,14 +133,8 @@ impl Entry {
 }
 
 impl File {
-    /// `true` if it has images, and the lists of annotations and categories.
-    pub(crate) fn is_whole(&self) -> bool {
-        let has_images = self.images.as_ref().is_some_and(|images| !images.is_empty());
-        has_images && self.annotations.is_some() && self.categories.is_some()
-    }
-
     /// The data set, and what is wrong with the first segmentation that cannot be read.
-    pub(crate) fn into_dataset(self) -> Result<(Dataset, Option<String>), String> {
+    pub(super) fn into_dataset(self) -> Result<(Dataset, Option<String>), String> {
         let at = |what: &str, place: usize| {
             let what = what.to_owned();
             move |why: String| format!("{what} {}: {why}", place + 1)
@@ -177,36 +170,10 @@ impl File {
             dataset.annotations.push(annotation);
         }
         if !has_ids {
-            number_annotations(&mut dataset);
+            labelled::number(&mut dataset);
         }
         Ok((dataset, unreadable))
     }
-}
-
-/// Reads an annotation file.
-///
-/// # Errors
-/// [`ErrorKind::Io`](ocelli::ErrorKind::Io) if it cannot be read; [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) if it is
-/// none.
-pub(crate) fn read(path: &Path) -> Result<File> {
-    let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read the annotations", path, e))?;
-    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-        return Err(invalid(
-            path,
-            "it is a list, as in a COCO results file; expected an object with images, annotations and categories",
-        ));
-    }
-    parse(&bytes).map_err(|e| invalid(path, &e.to_string()).with_source(e))
-}
-
-/// The error for a file that has no annotations of COCO.
-pub(crate) fn invalid(path: &Path, why: &str) -> Error {
-    Error::invalid_data(format!("invalid COCO annotations, {}: {why}", path.display()))
-}
-
-/// Numbers the annotations from 1.
-pub(super) fn number_annotations(dataset: &mut Dataset) {
-    (1..).zip(&mut dataset.annotations).for_each(|(id, annotation)| annotation.id = id);
 }
 
 /// Parses JSON as Python writes it: with NaN and infinities, which are no numbers here, and after a byte order mark.

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use hotcoco::types::{Annotation, Category, Dataset, Image, Segmentation};
 use ocelli::{Error, ErrorKind, Result};
 
-use super::annotations;
-use crate::label::{AllLabels, COCO_FILE, LabelledInstance, all_labels, data_set_around};
+use crate::label::{AllLabels, LabelledInstance, all_labels, data_set_around, is_changed};
 use crate::table::some;
 
 /// A box is the same if no edge is further away: YOLO's files have six decimals.
@@ -16,8 +15,8 @@ const SAME: f64 = 0.05;
 /// Files that a message names.
 const NAMED: usize = 3;
 
-/// Takes the labels of the images that a person corrected in other files from these, if `path` is COCO's file of a data set of
-/// `ocelli label`. Returns what was done.
+/// Takes the labels of the images whose label files a person corrected from these files, if `path` is COCO's file of a data
+/// set of `ocelli label`. Returns what was done.
 pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<String>> {
     let is_in = |root: &PathBuf| {
         let folder = path.canonicalize().map(|path| path.parent().map(Path::to_owned));
@@ -26,19 +25,20 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
     let Some(root) = data_set_around(path).filter(is_in) else { return Ok(None) };
     let Some(all) = all_labels(&root)? else { return Ok(None) };
     check_elsewhere(&all, path)?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let corrected = all.images.iter().filter(|image| image.labels.is_corrected && image.label_file != name);
-    let corrected: Vec<_> = corrected.collect();
-    if corrected.is_empty() && name == COCO_FILE {
-        return Ok(None);
-    }
-    if let Some(why) = all.unread {
-        return Err(why);
-    }
+    let corrected: Vec<_> = all.images.iter().filter(|image| image.labels.is_corrected).collect();
     if corrected.is_empty() {
         return Ok(None);
     }
     let files: Vec<&str> = corrected.iter().map(|image| &*image.label_file).collect();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if is_changed(&root, &name)? {
+        let why = format!(
+            "a person changed it, and label files as well ({}); evaluate against one of them: move {name} away, or name its copy \
+             in another folder",
+            some(&files, NAMED)
+        );
+        return Err(unreadable(ErrorKind::Mismatch, path, why));
+    }
     let of_name = |name: &String| dataset.categories.iter().find(|one| one.name == *name).map(|one| one.id);
     let categories: Vec<u64> =
         (1..).zip(&all.classes).map(|(id, name)| of_name(name).unwrap_or(id)).collect();
@@ -62,17 +62,14 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
         }
     }
     dataset.annotations.append(&mut replaced);
-    annotations::number_annotations(dataset);
+    number(dataset);
     let (path, count, files) = (path.display(), files.len(), some(&files, NAMED));
     Ok(Some(format!("{path}: the labels of {count} images are those that a person corrected in {files}")))
 }
 
 /// The data set as its label files are now.
-pub(super) fn data_set(all: AllLabels, root: &Path, path: &Path) -> Result<Dataset> {
-    check_elsewhere(&all, path)?;
-    if let Some(why) = all.unread {
-        return Err(why);
-    }
+pub(super) fn data_set(all: &AllLabels, root: &Path, path: &Path) -> Result<Dataset> {
+    check_elsewhere(all, path)?;
     let mut dataset = Dataset {
         categories: (0..).zip(&all.classes).map(|(id, name)| category(id, name.clone())).collect(),
         ..Dataset::default()
@@ -84,6 +81,11 @@ pub(super) fn data_set(all: AllLabels, root: &Path, path: &Path) -> Result<Datas
         dataset.annotations.extend(instances.map(|instance| annotation(instance, id, instance.class as u64)));
     }
     Ok(dataset)
+}
+
+/// Numbers the annotations from 1.
+pub(super) fn number(dataset: &mut Dataset) {
+    (1..).zip(&mut dataset.annotations).for_each(|(id, annotation)| annotation.id = id);
 }
 
 /// The error for annotations that cannot be read.

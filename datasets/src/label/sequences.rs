@@ -44,7 +44,7 @@ struct Written {
     classes: Vec<String>,
 }
 
-/// The labels that a person saved for an image of a data set of COCO alone, or changed in COCO's file.
+/// The labels that a person saved for an image of a data set of COCO alone.
 #[derive(Clone, Debug)]
 struct SavedImage {
     /// Class, left and upper edge of each box, in order.
@@ -77,8 +77,6 @@ struct Sequence {
     next: usize,
     person: BTreeMap<String, Written>,
     saved: BTreeMap<String, SavedImage>,
-    /// The images that a person changed in COCO's file since a run ended.
-    edited: BTreeSet<String>,
     /// The classes of proposals that a person removed, by label file.
     handled: BTreeMap<String, usize>,
     /// The lengths of images that a person removed or replaced.
@@ -109,7 +107,6 @@ impl Sequence {
             next: "bad".len(),
             person: BTreeMap::new(),
             saved: BTreeMap::new(),
-            edited: BTreeSet::new(),
             handled: BTreeMap::new(),
             gone: BTreeSet::new(),
             own: BTreeMap::new(),
@@ -128,7 +125,7 @@ impl Sequence {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        let step = self.below(39);
+        let step = self.below(37);
         self.log.push(format!("step {step}"));
         match step {
             0..=2 => return self.label(),
@@ -155,7 +152,6 @@ impl Sequence {
             32 => return self.replace_during_a_run(),
             33 => self.mount_a_twin(),
             34 | 35 => self.lose_times(),
-            36 | 37 => self.edit_annotations()?,
             _ => return self.merge(),
         }
         Ok(())

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::label::formats::simplify::{Coverage, simplest};
 use crate::label::formats::tracks::{Objects, Videos};
-use crate::label::images::hash_of;
 use crate::label::{Instance, Record};
 
 /// Writes the file: categories, then images, then annotations, each in the order of their ids.
@@ -67,16 +66,12 @@ impl<'v, W: Write> CocoWriter<'v, W> {
         write!(self.out, "\n],\n\"annotations\":[")
     }
 
-    /// Adds the instances of the image with this id. Returns what identifies them, in any order.
-    pub fn annotations(&mut self, image_id: u64, record: &Record) -> io::Result<u64> {
-        let mut marks = 0;
-        for instance in &record.instances {
-            marks = with_mark(marks, &self.annotation(image_id, record, instance)?);
-        }
-        Ok(marks)
+    /// Adds the instances of the image with this id.
+    pub fn annotations(&mut self, image_id: u64, record: &Record) -> io::Result<()> {
+        record.instances.iter().try_for_each(|instance| self.annotation(image_id, record, instance))
     }
 
-    fn annotation(&mut self, image_id: u64, record: &Record, instance: &Instance) -> io::Result<String> {
+    fn annotation(&mut self, image_id: u64, record: &Record, instance: &Instance) -> io::Result<()> {
         let (mask, bbox, area) = extent(record, instance);
         self.annotations += 1;
         let mut annotation = json!({
@@ -88,7 +83,13 @@ impl<'v, W: Write> CocoWriter<'v, W> {
             "iscrowd": 0,
         });
         if let Some(mask) = mask {
-            annotation["segmentation"] = segmentation(&mask, self.polygons);
+            annotation["segmentation"] = if self.polygons {
+                let coverage = Coverage { at: 0.5, with_border: false };
+                let rings = simplest(&mask, coverage, |tolerance| mask.polygons(tolerance));
+                json!(rings.iter().map(|ring| ring.as_flattened()).collect::<Vec<_>>())
+            } else {
+                json!(mask)
+            };
         }
         annotation["score"] = rounded(f64::from(instance.score), 1e5).into();
         if let Some(track) = instance.track {
@@ -97,8 +98,7 @@ impl<'v, W: Write> CocoWriter<'v, W> {
         if let Some(object) = self.object(record, instance) {
             annotation["instance_id"] = object.into();
         }
-        self.entry(&annotation)?;
-        Ok(mark(instance.class, &annotation["bbox"], &annotation["segmentation"]))
+        self.entry(&annotation)
     }
 
     /// Leaves out the instances of an image, whose ids stay free.
@@ -117,32 +117,6 @@ impl<'v, W: Write> CocoWriter<'v, W> {
     pub fn finish(mut self) -> io::Result<()> {
         self.out.write_all(b"\n]}\n")
     }
-}
-
-fn segmentation(mask: &Mask, polygons: bool) -> Value {
-    if !polygons {
-        return json!(mask);
-    }
-    let coverage = Coverage { at: 0.5, with_border: false };
-    let rings = simplest(mask, coverage, |tolerance| mask.polygons(tolerance));
-    json!(rings.iter().map(|ring| ring.as_flattened()).collect::<Vec<_>>())
-}
-
-/// What a person can change of an annotation: class, box and mask.
-pub(crate) fn mark(class: usize, bbox: &Value, segmentation: &Value) -> String {
-    format!("{class} {bbox} {segmentation}")
-}
-
-/// The [`mark`] of the annotation of an instance.
-pub(crate) fn mark_of(record: &Record, instance: &Instance, polygons: bool) -> String {
-    let (mask, bbox, _) = extent(record, instance);
-    let segmentation = mask.map_or(Value::Null, |mask| segmentation(&mask, polygons));
-    mark(instance.class, &json!(bbox), &segmentation)
-}
-
-/// Adds a mark to what identifies the annotations of an image.
-pub(crate) fn with_mark(marks: u64, mark: &str) -> u64 {
-    marks.wrapping_add(hash_of(mark, 0))
 }
 
 /// Writes the start of a file, up to the categories: the classes in order, from 1.

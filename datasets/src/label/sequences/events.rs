@@ -1,7 +1,6 @@
 //! Events of a person, a disk and a run.
 
 use ocelli::{BoundingBox, ErrorKind, Mask};
-use serde_json::{Value, json};
 
 use super::{
     CorrectedSet, FORMATS, NAMES, Page, Run, SavedImage, Sequence, Written, files_below, image_beside,
@@ -97,43 +96,6 @@ impl Sequence {
             Err(_) => self.run.classes.iter().map(|class| (*class).to_owned()).collect(),
         };
         self.person.insert(file.to_owned(), Written { content, beside, classes });
-    }
-
-    /// Moves, removes or adds a box in COCO's file, or gives one another class.
-    pub(super) fn edit_annotations(&mut self) -> Result<(), String> {
-        const FILE: &str = "set/annotations.json";
-        let Some(text) = self.place.read(FILE).filter(|_| self.former.is_none()) else { return Ok(()) };
-        let mut coco: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-        let (images, categories) = (coco["images"].as_array(), coco["categories"].as_array());
-        let (images, classes) = (images.map_or(0, Vec::len), categories.map_or(0, Vec::len));
-        if images == 0 {
-            return Ok(());
-        }
-        let image = coco["images"][self.below(images as u64) as usize].clone();
-        let (event, id) = (self.below(4), image["id"].clone());
-        self.next += 1;
-        let left = (self.next % 40) as f64;
-        let class = self.below(classes as u64) + 1;
-        let Some(annotations) = coco["annotations"].as_array_mut() else { return Ok(()) };
-        let first = annotations.iter().position(|one| one["image_id"] == id);
-        match (event, first) {
-            (0, Some(first)) => annotations[first]["bbox"] = json!([left, 2.0, 20.0, 20.0]),
-            (1, Some(first)) => _ = annotations.remove(first),
-            (2, Some(first)) if annotations[first]["category_id"] != class => {
-                annotations[first]["category_id"] = class.into();
-            }
-            _ => annotations.push(json!({"id": 1000 + self.next, "image_id": id, "category_id": class,
-                "bbox": [left, 3.0, 20.0, 20.0]})),
-        }
-        self.place.write(FILE, &coco.to_string());
-        let name = image["file_name"].as_str().unwrap_or_default();
-        let boxes = self.coco("set")?.into_iter().flatten().find(|(other, _)| other == name);
-        let boxes = boxes.map(|(_, boxes)| boxes).unwrap_or_default();
-        self.log.push(format!("{name} has {boxes:?} in {FILE}"));
-        let beside = self.place.read(&format!("set/images/{name}"));
-        self.saved.insert(stem_of(name).to_owned(), SavedImage { boxes, beside, classes });
-        self.edited.insert(stem_of(name).to_owned());
-        Ok(())
     }
 
     /// Adds an image or replaces one, in place or by renaming; it may be one that cannot be read.
@@ -253,10 +215,6 @@ impl Sequence {
             None => self.load_page(),
         };
         let Some(Page { set, image, labels, content }) = page else { return Ok(()) };
-        // Whether a stopped run has taken over what was changed in COCO's file is not known here.
-        if self.edited.contains(stem_of(&image.name)) && !self.run.options.yolo_folders().is_empty() {
-            return Ok(());
-        }
         let mut shown = if self.below(3) == 0 { Vec::new() } else { labels.instances.clone() };
         if self.below(2) == 0 {
             self.next += 1;
@@ -289,7 +247,6 @@ impl Sequence {
             self.saved.insert(stem, saved);
             return self.check_saved(None);
         }
-        self.saved.remove(&stem);
         for file in labels_of(&stem) {
             if let Some(text) = self.place.read(&file) {
                 self.remember(&file, Some(text), content.clone());
@@ -327,7 +284,6 @@ impl Sequence {
                 let summary = self.place.label(&run).map_err(|e| e.to_string())?;
                 self.person.clear();
                 self.saved.clear();
-                self.edited.clear();
                 self.handled.clear();
                 self.check(&summary)
             }

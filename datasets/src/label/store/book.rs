@@ -106,8 +106,6 @@ impl Book {
         }
         placer.state.write_for_person(meant)?;
         proposals.iter().for_each(|proposal| drop(disk::remove(proposal)));
-        // Those files are followed from here on, and not what was changed in `annotations.json` before.
-        placer.state.forget_saved(vec![name.to_owned()])?;
         self.note_checked(name);
         Ok(())
     }
@@ -167,8 +165,7 @@ impl Book {
             let record = journal.labelled(&image.name)?;
             files.extend(record.filter(|record| in_coco.contains(&self.coco_name(record))).map(|_| image));
         }
-        place_whole_files(journal, &ImageSet::from_named(files), &mut self.placer)?;
-        self.placer.state.save_images()
+        place_whole_files(journal, &ImageSet::from_named(files), &mut self.placer).map(drop)
     }
 
     /// The images that `annotations.json` has; `None` if there is no such file.

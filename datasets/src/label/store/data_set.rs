@@ -52,8 +52,6 @@ pub(crate) struct DataSet {
     pub set: ImageSet,
     /// Files that were removed of formats that are not named any more.
     pub(super) dropped: Vec<String>,
-    /// Images that a person removed from `annotations.json`.
-    pub(super) unclear: Vec<String>,
     /// Videos that were not read to their end, each with the reason.
     pub(crate) broken: Vec<(PathBuf, String)>,
 }
@@ -75,9 +73,7 @@ impl DataSet {
         // What a run with little memory left behind when it was killed.
         drop(std::fs::remove_file(folder.spill_path()));
         let hashes = ClassHashes::new(classes.names());
-        let mut unclear = Vec::new();
         if !existing.discard_corrections {
-            (state, unclear) = state.follow_annotations(options, Some(classes))?;
             let way_out = if merges {
                 "name another output folder"
             } else {
@@ -135,7 +131,7 @@ impl DataSet {
         let dropped = placer.remove_dropped()?;
         placer.state.set_contents(Some(contents.clone()))?;
         journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
-        Ok(Self { folder, journal, contents, placer, set, dropped, unclear, broken: Vec::new() })
+        Ok(Self { folder, journal, contents, placer, set, dropped, broken: Vec::new() })
     }
 
     /// Finds the images that are not in the journal, failed, or have changed since.
@@ -264,9 +260,9 @@ fn check_conflicts(
     let mut conflicts = state.conflicts(classes, |file| meaning_of(options, classes.all, file))?;
     let is_dropped = |file: &str| is_dropped(options, file) && !file.starts_with(PROPOSALS);
     conflicts.extend(state.existing_of(Owner::Person, is_dropped)?);
+    let has_all = options.has(Format::Coco) && options.yolo_folders().is_empty();
     let is_lost = |image: &&SavedLabels| {
-        !options.has(Format::Coco)
-            || (image.classes != classes.all && classes.earlier(image.classes).is_none())
+        !has_all || (image.classes != classes.all && classes.earlier(image.classes).is_none())
     };
     let lost: Vec<_> = state.saved.values().filter(is_lost).map(|image| image.name.as_str()).collect();
     if !lost.is_empty() {

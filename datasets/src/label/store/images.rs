@@ -94,13 +94,6 @@ impl State {
         }
     }
 
-    /// Notes what identifies the annotations that were written, by image.
-    pub fn note_annotations(&mut self, written: &HashMap<String, u64>) {
-        for name in self.images.keys().cloned().collect::<Vec<_>>() {
-            self.change_image(&name, |image| image.annotations = written.get(&name).copied());
-        }
-    }
-
     /// Adds an image, or changes where it is.
     pub fn add_image(&mut self, file: &ImageFile, identity: (u64, u64)) {
         let source = file.path.to_string_lossy();

@@ -40,11 +40,10 @@ impl Part {
             return refuse("it is not finished; finish this shard first");
         }
         state.recover(&OutputFolder::FOLDERS)?;
-        let (state, _) = state.follow_annotations(&contents.options, None)?;
         if let Some(file) = state.changed_whole_file(&contents.options)? {
             return refuse(&format!(
-                "{file} was corrected by hand, and only annotations.json and label files of single images can be merged; move \
-                 it out of the folder to merge without these corrections"
+                "{file} was corrected by hand, and only label files of single images can be merged; move it out of the folder \
+                 to merge without these corrections"
             ));
         }
         let classes = classes_of(&settings).unwrap_or_default();
@@ -268,14 +267,10 @@ fn owned_images(parts: &[Part]) -> Result<HashMap<PathBuf, Owned>> {
 /// Copies what a person saved in COCO's files of the shards. What was saved in the joined data set stays.
 fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Owned>) -> Result<()> {
     let placer = &mut joined.placer;
-    let (mut new, mut undone) = (Vec::new(), Vec::new());
+    let mut new = Vec::new();
     for file in joined.set.files() {
         let image = &owned[&file.path];
-        let Some(saved) = parts[image.part].placer.state.saved.get(&image.name).cloned() else {
-            let was_merged = placer.state.saved.get(&file.name).is_some_and(|there| there.is_merged);
-            undone.extend(was_merged.then(|| file.name.clone()));
-            continue;
-        };
+        let Some(saved) = parts[image.part].placer.state.saved.get(&image.name).cloned() else { continue };
         let saved = SavedLabels { name: file.name.clone(), is_merged: true, ..saved };
         match placer.state.saved.get(&file.name) {
             Some(there) if SavedLabels { is_merged: true, ..there.clone() } == saved => {}
@@ -288,7 +283,6 @@ fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Own
             _ => new.push(saved),
         }
     }
-    placer.state.forget_saved(undone)?;
     if new.is_empty() { Ok(()) } else { placer.state.append(Event::Saved(new)) }
 }
 

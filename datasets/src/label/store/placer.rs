@@ -1,6 +1,5 @@
 //! Writes each image and its label file to their paths in the data set.
 
-mod annotations;
 mod corrected;
 mod dropped;
 mod images;

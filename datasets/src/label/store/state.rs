@@ -42,8 +42,6 @@ pub(crate) enum Event {
     Images(BTreeMap<String, KnownImage>),
     /// Labels that a person saved for images in COCO's file, in place of those of the same names.
     Saved(Vec<SavedLabels>),
-    /// The saved labels of these images were replaced by label files that a person saved, or undone.
-    Forgotten(Vec<String>),
     /// All of the saved labels were discarded.
     Discarded,
     /// The contents of the data set; `None` while a restart has not started to label.
@@ -86,9 +84,6 @@ pub(crate) struct KnownImage {
     /// A hash of the content of that image; `None` until it was seen at its source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// What identifies its annotations as they were written to `annotations.json` last; `None` if it is not there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub annotations: Option<u64>,
     /// Its name in a data set without a history, if the last run named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
@@ -112,10 +107,10 @@ impl KnownImage {
     }
 }
 
-/// The labels that a person gave an image in `annotations.json`: saved where they are in it alone, or changed in the file itself.
+/// The labels of an image that has them in `annotations.json` alone, as a person saved them.
 ///
 /// That file has all images, so it cannot become the person's as the label file of one image does. It stays ours, and what
-/// the person made is in a record of its own, from which every run and every merge writes the annotations of these images.
+/// the person saved is in a record of its own, from which every run and every merge writes the annotations of these images.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SavedLabels {
     /// The name of the image in the data set.
@@ -178,10 +173,7 @@ impl State {
     /// [`ErrorKind::InvalidData`] if it is corrupt, or missing although images were labelled; [`ErrorKind::Mismatch`] if a version
     /// before 0.1.0 wrote it.
     pub fn load(root: &Path) -> Result<Self> {
-        let mut state = Self::load_with(root, false)?;
-        // What changes is in memory alone.
-        state.log.file = None;
-        Ok(state)
+        Self::load_with(root, false)
     }
 
     /// Opens the state of a data set to write to it, or starts it if nothing is labelled yet. A log of which most is superseded
@@ -252,7 +244,6 @@ impl State {
                     self.saved.insert(image.name.clone(), image);
                 }
             }
-            Event::Forgotten(names) => self.saved.retain(|name, _| !names.contains(name)),
             Event::Discarded => self.saved.clear(),
             Event::Contents(contents) => self.contents = contents,
         }
@@ -298,12 +289,6 @@ impl State {
         let mut instances = saved.instances.clone();
         instances.extend(record.instances.into_iter().filter(|found| found.class >= since));
         Record { width: saved.width, height: saved.height, instances, ..record }
-    }
-
-    /// Removes what a person saved for those of these images that have it.
-    pub fn forget_saved(&mut self, mut images: Vec<String>) -> Result<()> {
-        images.retain(|name| self.saved.contains_key(name));
-        if images.is_empty() { Ok(()) } else { self.append(Event::Forgotten(images)) }
     }
 
     pub fn set_contents(&mut self, contents: Option<Contents>) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::label::formats::youtube_vis::write_youtube_vis;
 use crate::label::images::split_extension;
 use crate::label::review::{Review, write_csv};
 use crate::label::store::placer::as_corrected;
-use crate::label::store::{COCO_FILE, Contents, DataSet, Entry, Journal, Owner, Placer, WHOLE_FILES};
+use crate::label::store::{Contents, DataSet, Entry, Journal, Owner, Placer, WHOLE_FILES};
 use crate::label::{CheckCancelled, Format, ImageFile, ImageSet, Record, disk, identity};
 use ocelli::{Error, Result};
 
@@ -76,9 +76,7 @@ impl DataSet {
 
     /// Writes every file from the journal. An error of `check_cancelled`, which is called for each image, ends it.
     pub fn finish(mut self, check_cancelled: &mut CheckCancelled<'_>) -> Result<Summary> {
-        let mut summary =
-            Summary { dropped: std::mem::take(&mut self.dropped), ..self.write(check_cancelled)? };
-        summary.unclear.append(&mut self.unclear);
+        let summary = Summary { dropped: std::mem::take(&mut self.dropped), ..self.write(check_cancelled)? };
         let contents = Contents { written: self.journal.log.length, ..self.contents };
         self.placer.state.set_contents(Some(contents))?;
         // The last write: what a stopped run did not say, the next one says.
@@ -335,7 +333,6 @@ pub(super) fn place_whole_files(
     let has_validation = has_validation(placer, journal, set);
     let mut files = Vec::new();
     let videos = Videos::of(journal.frames(set))?;
-    let mut annotations = HashMap::new();
     for (file, format, split) in wanted {
         if split.is_some() && !has_validation {
             placer.state.remove(file)?;
@@ -346,12 +343,9 @@ pub(super) fn place_whole_files(
                 let record = corrected(journal, placer, name)?;
                 Ok(record.map(|record| (placer.coco_name(&record), record)))
             }),
-            _ => write_coco(out, journal, set, &videos, placer, split).map(|written| annotations = written),
+            _ => write_coco(out, journal, set, &videos, placer, split),
         };
         files.push(place_whole(placer, file, format, write)?);
-        if file == COCO_FILE {
-            placer.state.note_annotations(&std::mem::take(&mut annotations));
-        }
     }
     placer.state.commit()?;
     Ok(files)
@@ -393,8 +387,7 @@ fn count(classes: &mut [ClassCount], record: &Record) {
     }
 }
 
-/// Writes the annotations of all images of a set, or of one split, that were labelled. Ids are the same in all files. Returns what
-/// identifies the annotations of each image.
+/// Writes the annotations of all images of a set, or of one split, that were labelled. Ids are the same in all files.
 fn write_coco(
     out: &mut dyn Write,
     journal: &Journal,
@@ -402,8 +395,7 @@ fn write_coco(
     videos: &Videos,
     placer: &Placer,
     split: Option<bool>,
-) -> io::Result<HashMap<String, u64>> {
-    let mut written = HashMap::new();
+) -> io::Result<()> {
     let videos = &videos.only(|name| split.is_none_or(|validation| placer.is_validation(name) == validation));
     let mut coco = CocoWriter::begin(out, placer.class_names(), placer.options.polygons, videos)?;
     // Two passes over the journal instead of all instances in memory.
@@ -411,13 +403,10 @@ fn write_coco(
         let mut id = 0;
         for file in set.files() {
             let found = journal.labelled(&file.name).map_err(io::Error::other)?;
-            let Some(record) = found.map(|record| {
-                // What a person made of this file stays in it. At first, its size and name alone are needed.
-                if pass == 0 || placer.state.saved.contains_key(&record.name) {
-                    placer.state.with_saved(record, &placer.classes)
-                } else {
-                    as_corrected(placer, record, &mut Vec::new())
-                }
+            let Some(record) = found.map(|record| match pass {
+                // Its size and name alone.
+                0 => placer.state.with_saved(record, &placer.classes),
+                _ => as_corrected(placer, record, &mut Vec::new()),
             }) else {
                 continue;
             };
@@ -430,13 +419,12 @@ fn write_coco(
             }
             match pass {
                 0 => coco.image(id, &placer.coco_name(&record), &record)?,
-                _ => _ = written.insert(file.name.clone(), coco.annotations(id, &record)?),
+                _ => coco.annotations(id, &record)?,
             }
         }
         if pass == 0 {
             coco.begin_annotations()?;
         }
     }
-    coco.finish()?;
-    Ok(written)
+    coco.finish()
 }

@@ -5,33 +5,24 @@ use ocelli::{BoundingBox, Mask};
 
 use super::Placer;
 use crate::label::formats::changed::changed;
-use crate::label::formats::coco::mark_of;
 use crate::label::formats::yolo_line::{Line, MATCH, is_same as is_same_box};
 use crate::label::formats::{voc, yolo};
-use crate::label::store::COCO_FILE;
 use crate::label::{Format, Instance, LabelledInstance, Record, disk};
 
-/// The record of an image with the labels that a person made of it: those in the first label file that was corrected, of YOLO's,
-/// those saved for COCO's file, or those of VOC's. Instances that are as they were found keep score and mask; what a person wrote is
+/// The record of an image with the labels that a person made of it: those saved for COCO's file, or those in the first label file
+/// that was corrected, of YOLO's or VOC's. Instances that are as they were found keep score and mask; what a person wrote is
 /// certain, and has the mask of what was found there, moved with its box, unless polygons were corrected as well. Classes that were
 /// added since are as they were found. What cannot be read, and a file with other labels than these, changes nothing and is
 /// added to `unclear`.
 pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<String>) -> Record {
-    let mut followed: Option<Record> = None;
-    let mut corrected = placer.bound.get(&record.name).map_or(Vec::new(), |bound| bound.corrected.clone());
-    if placer.state.saved.contains_key(&record.name) {
-        let yolo = |(_, format): &(String, Format)| matches!(format, Format::Yolo | Format::YoloSeg);
-        let file = format!("{COCO_FILE}, {}", record.name);
-        corrected.insert(corrected.partition_point(yolo), (file, Format::Coco));
-    }
-    for (file, format) in &corrected {
-        let own = if *format == Format::Coco {
-            placer.state.with_saved(record.clone(), &placer.classes)
-        } else {
-            let (lines, unread) = lines_of(placer, file, *format, &record);
-            unclear.extend(unread.into_iter().map(|why| format!("{file}{why}")));
-            let Some(lines) = lines else { continue };
-            with_lines(placer, &record, &lines, file, texts(placer, &record, *format))
+    let is_saved = placer.state.saved.contains_key(&record.name);
+    let mut followed = is_saved.then(|| placer.state.with_saved(record.clone(), &placer.classes));
+    let corrected = placer.bound.get(&record.name).map_or(&[][..], |bound| &bound.corrected);
+    for (file, format) in corrected {
+        let (lines, unread) = lines_of(placer, file, *format, &record);
+        unclear.extend(unread.into_iter().map(|why| format!("{file}{why}")));
+        let Some(own) = lines.map(|lines| with_lines(placer, &record, &lines, (file, *format))) else {
+            continue;
         };
         match &mut followed {
             None => followed = Some(own),
@@ -82,11 +73,12 @@ fn lines_of(
     }
 }
 
-/// The text of each instance of a record in a file of a format.
-pub(super) fn texts(placer: &Placer, record: &Record, format: Format) -> Vec<String> {
+/// The record with the labels of a file.
+fn with_lines(placer: &Placer, record: &Record, lines: &[Line], (file, format): (&str, Format)) -> Record {
     let size = (record.width, record.height);
+    let are_masks_written = placer.options.has(Format::YoloSeg) || placer.options.has(Format::Masks);
+    let has_masks = are_masks_written || record.instances.iter().any(|one| one.mask.is_some());
     let text = |one: &Instance| match format {
-        Format::Coco => mark_of(record, one, placer.options.polygons),
         Format::Voc => voc::line(one, size).text,
         _ => {
             let alone =
@@ -94,21 +86,7 @@ pub(super) fn texts(placer: &Placer, record: &Record, format: Format) -> Vec<Str
             yolo::label_file(&alone, format).trim_end().to_owned()
         }
     };
-    record.instances.iter().map(text).collect()
-}
-
-/// The record with the labels of a file, in which its own instances have these texts.
-pub(super) fn with_lines(
-    placer: &Placer,
-    record: &Record,
-    lines: &[Line],
-    file: &str,
-    texts: Vec<String>,
-) -> Record {
-    let size = (record.width, record.height);
-    let are_masks_written = placer.options.has(Format::YoloSeg) || placer.options.has(Format::Masks);
-    let has_masks = are_masks_written || record.instances.iter().any(|one| one.mask.is_some());
-    let mut found: Vec<_> = texts.into_iter().map(Some).collect();
+    let mut found: Vec<_> = record.instances.iter().map(text).map(Some).collect();
     // What is as it was found comes first, so that nothing else takes its mask.
     let as_found = |line: &Line| {
         let at = found.iter().position(|text| text.as_deref() == Some(&*line.text))?;
@@ -123,8 +101,7 @@ pub(super) fn with_lines(
         let likeness = |at: &usize| iou(at) + f32::from(u8::from(record.instances[*at].class == line.class));
         let free = (0..found.len()).filter(|at| found[*at].is_some() && iou(at) > MATCH);
         let known = free.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).inspect(|at| found[*at] = None);
-        let mask = line.mask.clone().or_else(|| {
-            let points = line.polygon.as_ref()?;
+        let mask = line.polygon.as_ref().and_then(|points| {
             let points: Vec<f64> = points.as_flattened().iter().map(|value| f64::from(*value)).collect();
             let rle = fr_poly(&points, size.1, size.0).ok()?;
             Mask::from_run_lengths(&rle.counts, size.0, size.1).ok().filter(|mask| mask.area() > 0)
