@@ -244,7 +244,7 @@ impl PromptDecoder {
         prompts: &EmbeddedPrompts,
         times: &mut StageTimes,
     ) -> Result<Vec<Option<f32>>> {
-        self.load()?;
+        self.load_for(false)?;
         let mut scores = vec![None; prompts.classes.len()];
         let Some(screen) = &mut self.screen else { return Ok(scores) };
         let start = Instant::now();

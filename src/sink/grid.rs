@@ -17,7 +17,6 @@ const SLACK: Duration = Duration::from_millis(1);
 /// The grid has as many columns as rows, or one more. All cells are as large as the [first](Grid::with_frame_size) source's
 /// frames, or smaller if the grid would be wider than 1920 pixels; a frame is scaled to fit into its cell. The inner sinks get an image for each frame interval,
 /// without detections: its time is the latest of all sources.
-#[derive(Default)]
 pub struct Grid<'s> {
     sinks: Vec<Box<dyn Sink + 's>>,
     columns: u32,
@@ -46,7 +45,17 @@ impl<'s> Grid<'s> {
         };
         let columns = (1..).find(|columns| columns * columns >= sources).unwrap_or(1);
         let (columns, rows) = (columns as u32, sources.div_ceil(columns) as u32);
-        Ok(Self { sinks, columns, rows, interval, ..Self::default() })
+        Ok(Self {
+            sinks,
+            columns,
+            rows,
+            interval,
+            cell: None,
+            image: Image::default(),
+            time: Duration::ZERO,
+            written: None,
+            changed: false,
+        })
     }
 
     /// Makes the cells as large as frames of this width and height, if neither is 0. By default they are as large as the first

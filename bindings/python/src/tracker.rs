@@ -42,8 +42,11 @@ impl Tracker {
                 class_id,
             })
             .collect();
-        let mut tracker = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        to_json(py, &tracker.update(&detections, frames))
+        let tracks = py.detach(|| {
+            let mut tracker = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            tracker.update(&detections, frames).to_vec()
+        });
+        to_json(py, &tracks)
     }
 
     /// Forgets all tracks; ids start at 1 again.

@@ -3,7 +3,7 @@
 use js_sys::Function;
 use ocelli::draw::class_color;
 use ocelli::{
-    BoundingBox, Detection, Detections, EngineKind, ImageView, Prompt, Prompts, StageTimes,
+    BoundingBox, Detection, Detections, EngineKind, ImageView, Mask, Prompt, Prompts, StageTimes,
     engine::EngineOptions,
     options::DetectorOptions,
     stages::{EmbeddedPrompts, TextCacheFile},
@@ -74,17 +74,31 @@ struct DrawnDetections {
 
 #[derive(Serialize)]
 struct Drawn {
-    #[serde(flatten)]
-    detection: Detection,
+    class_id: usize,
+    label: String,
+    /// With all digits, as `Tracker.update` takes them back.
+    score: f32,
+    #[serde(rename = "box")]
+    bbox: BoundingBox,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mask: Option<Mask>,
     color: String,
     /// `[part][corner][x, y]`, to be filled by the even-odd rule.
     polygons: Vec<Vec<[f32; 2]>>,
 }
 
 impl From<Detection> for Drawn {
-    fn from(detection: Detection) -> Self {
-        let polygons = detection.mask.as_ref().map_or_else(Vec::new, |mask| mask.polygons(TOLERANCE));
-        Self { color: hex(class_color(detection.class_id)), polygons, detection }
+    fn from(Detection { class_id, label, score, bbox, mask }: Detection) -> Self {
+        let polygons = mask.as_ref().map_or_else(Vec::new, |mask| mask.polygons(TOLERANCE));
+        Self {
+            class_id,
+            label: label.to_string(),
+            score,
+            bbox,
+            mask,
+            color: hex(class_color(class_id)),
+            polygons,
+        }
     }
 }
 

@@ -23,7 +23,7 @@ const GIVEN_SCORE: f32 = 1.0;
 /// processes one frame of it and returns the frames that leave the hotstart buffer. Clicks and removals come between runs, or
 /// between the frames of one. A session without a prompt follows the objects that are clicked or given as masks: nothing is
 /// detected, held back or removed as false. After an error of the network the session has to be prompted again.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct MaskletSession {
     video: VideoShape,
     retention: Retention,
@@ -72,7 +72,15 @@ impl MaskletSession {
             video,
             retention,
             tracks: Tracks::new(options, [video.width, video.height]),
-            ..Self::default()
+            prompt: None,
+            history: Vec::new(),
+            first_output: None,
+            cache: BTreeMap::new(),
+            given: BTreeMap::new(),
+            planned: VecDeque::new(),
+            run: None,
+            first_kept: 0,
+            first_appended: None,
         }
     }
 
