@@ -188,8 +188,10 @@ fn recognise(containers: &[Container]) -> Option<(Family, &'static str)> {
 fn unrecognised(containers: &[Container], path: &str) -> Error {
     let groups = containers.iter().flat_map(|container| &container.groups);
     let largest = groups.max_by_key(|(_, tensors)| tensors.len());
-    let found = match largest.and_then(|(group, tensors)| Some((group, tensors.first()?, tensors.len()))) {
-        Some((group, (name, _), count)) => {
+    let largest =
+        largest.and_then(|(group, all)| Some((group, all.iter().map(|one| &one.0).min()?, all.len())));
+    let found = match largest {
+        Some((group, name, count)) => {
             let place = if group.is_empty() { String::new() } else { format!(" under {group}") };
             format!("its {count} tensors{place} begin with {name}")
         }
