@@ -363,8 +363,12 @@ mod tests {
             ("class_budget beside several devices: it chooses", |all, _| all.class_budget = Some(1)),
             ("sequential beside several devices: it runs", |all, _| all.sequential = true),
             ("latency low beside several devices: it works", |all, _| all.latency = Some(Latency::Low)),
-            ("camera_motion moves tracks: add a", |all, _| (all.memory, all.camera_motion) = (None, true)),
-            ("appearance finds tracks again: add a", |all, _| (all.memory, all.appearance) = (None, true)),
+            ("camera_motion moves tracks: set tracker", |all, _| {
+                (all.memory, all.camera_motion) = (None, true);
+            }),
+            ("appearance finds tracks again: set tracker", |all, _| {
+                (all.memory, all.appearance) = (None, true);
+            }),
         ];
         for (message, set) in cases {
             let (mut options, mut detector) = (PipelineOptions::default(), DetectorOptions::default());
