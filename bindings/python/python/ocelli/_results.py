@@ -403,23 +403,29 @@ def as_json(value: Any) -> str:
 
     Raises `InvalidArgument` for NaN, infinities and what is neither a number nor a text.
     """
-    # NumPy's numbers have an item that JSON knows; fractions and decimals become floats.
-    default = lambda one: one.item() if hasattr(one, "item") else float(one)  # noqa: E731
     try:
-        return json.dumps(value, allow_nan=False, default=default)
+        return json.dumps(value, allow_nan=False, default=_number)
     except (TypeError, ValueError) as why:
         raise InvalidArgument(f"expected finite numbers and texts: {why}") from why
 
 
+def _number(one: Any) -> Any:
+    """NumPy's numbers have an item that JSON knows; fractions and decimals become floats."""
+    return one.item() if hasattr(one, "item") else float(one)
+
+
 def tracks_from_native(text: str) -> list[Track]:
     """The tracks of the native module's JSON, whose numbers are those of detections: all digits of 32 bits."""
-    return [
-        Track(
-            one["id"], one["class_id"], _wide(one["score"]), tuple(map(_wide, one["box"])), _wide(one["age_frames"]), one["hits"],
-            one["state"], tuple(map(_wide, one["velocity"])), _wide(one["frames_since_seen"]), one["detection"],
-        )
-        for one in json.loads(text)
-    ]  # fmt: skip
+    return [_track(one) for one in json.loads(text)]
+
+
+def _track(one: dict[str, Any]) -> Track:
+    left, top, right, bottom = map(_wide, one["box"])
+    across, down = map(_wide, one["velocity"])
+    return Track(
+        one["id"], one["class_id"], _wide(one["score"]), (left, top, right, bottom), _wide(one["age_frames"]), one["hits"],
+        one["state"], (across, down), _wide(one["frames_since_seen"]), one["detection"],
+    )  # fmt: skip
 
 
 def _wide(number: float) -> float:
