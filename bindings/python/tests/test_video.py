@@ -6,6 +6,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,20 @@ def test_the_motion_of_the_camera(park: Frame) -> None:
     assert 0 < 2 * len(ids[True]) < len(ids[False]), ids
     with pytest.raises(ocelli.InvalidArgument, match="camera_motion and appearance are options of tracks"):
         ocelli.Video(shaken, ["dog"], camera_motion=True, **OPTIONS)
+
+
+def test_numbers_of_any_type_and_wrong_ones(frames: list[Frame]) -> None:
+    thirtieths = ocelli.Video(frames, ["dog"], fps=Fraction(30000, 1001), max_frames=np.int64(2), **OPTIONS)  # type: ignore[arg-type]
+    assert [round(one.time_s, 4) for one in thirtieths] == [0.0, 0.0334]
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"latency": "soon"}, "latency: unknown variant `soon`, expected one of"),
+        ({"class_budget": 2.5}, "class_budget: invalid type"),
+        ({"fps": float("nan")}, "frame_rate is nan: expected a number"),
+        ({"fps": Path("x")}, "expected finite numbers and texts"),
+    ]
+    for options, message in cases:
+        with pytest.raises(ocelli.InvalidArgument, match=message):
+            ocelli.Video(None, ["dog"], **options, **OPTIONS)
 
 
 def test_what_objects_look_like(park: Frame) -> None:
@@ -562,5 +577,10 @@ def test_images_of_other_sizes_fit_into_a_video(tmp_path: Path) -> None:
     for found, wanted in zip(lit, [(63, 47), (63, 24), (16, 47), (47, 47)], strict=False):
         assert abs(found[0] - wanted[0]) <= 2 and abs(found[1] - wanted[1]) <= 2, (found, wanted)
     assert lit[-1][1] >= 40
+    # Odd sides are completed, and nothing is scaled.
+    stripes = np.zeros((47, 63, 3), np.uint8)
+    stripes[:, np.arange(63) // 4 % 2 == 1] = 255
+    back = _written(tmp_path / "stripes.mp4", 10, [(0.0, stripes)])[0][:47, :63]
+    assert np.abs(back.astype(int) - stripes).mean() < 12
     # The encoder's smallest.
     assert _written(tmp_path / "tiny.mp4", 10, [(0.0, _grey(90, 5, 3))])[0].shape == (16, 16, 3)

@@ -4,6 +4,10 @@ use crate::elf;
 use libloading::Library;
 use std::error::Error;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Every library that was loaded.
+static LOADED: Mutex<Vec<&Library>> = Mutex::new(Vec::new());
 
 /// Loads a library for the life of the process, or returns one line that says why it cannot be loaded.
 ///
@@ -18,7 +22,10 @@ pub fn open(path: &Path) -> Result<&'static Library, String> {
     // SAFETY: loading runs the library's initialisers. The path comes from the user or from a documented place, and the
     // initialisers of the libraries that this crate loads expect nothing of their caller.
     let library = unsafe { Library::new(path) }.map_err(|error| one_line(&error))?;
-    Ok(Box::leak(Box::new(library)))
+    let library = Box::leak(Box::new(library));
+    // A check for leaks sees what is not unloaded as in use.
+    LOADED.lock().unwrap_or_else(PoisonError::into_inner).push(library);
+    Ok(library)
 }
 
 /// The loader's own message, which libloading keeps in the source.
