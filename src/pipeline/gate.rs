@@ -52,6 +52,9 @@ impl Drop for Ticket {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -65,5 +68,18 @@ mod tests {
         assert!(gate.enter(|| 1, || false).is_none(), "the limit may fall");
         drop((second, third));
         assert!(gate.enter(|| 1, || false).is_some());
+    }
+
+    #[test]
+    fn who_waits_is_woken_and_looks_again() {
+        let (gate, keep_waiting) = (Gate::new(), Arc::new(AtomicBool::new(true)));
+        let _inside = gate.enter(|| 1, || true).expect("there is room");
+        let (sender, end) = std::sync::mpsc::channel();
+        let (same, keep) = (gate.clone(), keep_waiting.clone());
+        std::thread::spawn(move || sender.send(same.enter(|| 1, || keep.load(Relaxed)).is_none()));
+        assert!(end.recv_timeout(Duration::from_millis(50)).is_err(), "it waits");
+        keep_waiting.store(false, Relaxed);
+        gate.wake();
+        assert_eq!(end.recv_timeout(Duration::from_secs(10)), Ok(true));
     }
 }

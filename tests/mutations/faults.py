@@ -125,6 +125,9 @@ BEHAVIOUR = [
           "    pixels.write_to(&mut bytes, image::ImageFormat::Jpeg).expect(\"memory\");\n"
           "    std::fs::write(image, bytes.into_inner()).map_err(cannot)?;",
           "every_nth_frame_is_written_once"),
+    Fault("a frame that waits for room is not told of the end", "src/pipeline/gate.rs",
+          "        drop(locked(&self.inside));\n        self.left.notify_all();", "        drop(locked(&self.inside));",
+          "who_waits_is_woken_and_looks_again"),
     Fault("each connection restarts the deadline", "src/source/reconnecting.rs",
           "                    self.has_frame = false;\n                    self.source = Some(source);",
           "                    self.has_frame = false;\n                    self.loss = None;\n"
