@@ -123,15 +123,7 @@ impl Tokenizer {
     }
 }
 
-impl std::fmt::Debug for Tokenizer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tokenizer")
-            .field("context_length", &self.context_length)
-            .field("start", &self.start)
-            .field("end", &self.end)
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(Tokenizer, it => "Tokenizer of {} tokens from {} to {}", it.context_length, it.start, it.end);
 
 /// A phrase without white space at its ends and with single spaces inside, as the tokeniser normalises it.
 pub fn collapse_white_space(phrase: &str) -> String {

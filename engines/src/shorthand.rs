@@ -29,12 +29,13 @@ macro_rules! debug_as {
 }
 
 /// Objects of a C library, of which only the addresses are known.
-#[cfg(not(target_family = "wasm"))]
+#[doc(hidden)]
+#[macro_export]
 macro_rules! opaque {
     ($($(#[$attribute:meta])* $name:ident),+ $(,)?) => {$(
         $(#[$attribute])*
         #[repr(C)]
-        pub(super) struct $name {
+        pub(crate) struct $name {
             _opaque: [u8; 0],
         }
     )+};

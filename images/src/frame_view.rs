@@ -196,11 +196,7 @@ pub fn swap_red_and_blue(from: &[u8], to: &mut [u8]) {
     }
 }
 
-impl std::fmt::Debug for FrameView<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "FrameView({}x{} {:?}, stride {})", self.width, self.height, self.format, self.stride)
-    }
-}
+ocelli_engines::debug_as!(FrameView<'_>, it => "FrameView({}x{} {:?}, stride {})", it.width, it.height, it.format, it.stride);
 
 #[cfg(test)]
 mod tests {

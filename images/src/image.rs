@@ -213,11 +213,7 @@ impl From<Image> for DynamicImage {
     }
 }
 
-impl std::fmt::Debug for Image {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Image({}x{})", self.width, self.height)
-    }
-}
+ocelli_engines::debug_as!(Image, it => "Image({}x{})", it.width, it.height);
 
 /// A borrowed image: 8-bit RGB, rows from the top, each possibly followed by padding.
 #[derive(Clone, Copy)]
@@ -309,11 +305,7 @@ impl<'a> From<&'a Image> for ImageView<'a> {
     }
 }
 
-impl std::fmt::Debug for ImageView<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ImageView({}x{}, stride {})", self.width, self.height, self.stride)
-    }
-}
+ocelli_engines::debug_as!(ImageView<'_>, it => "ImageView({}x{}, stride {})", it.width, it.height, it.stride);
 
 /// The length of an image without padding, in bytes.
 fn rgb8_len(width: u32, height: u32) -> Result<usize> {

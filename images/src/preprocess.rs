@@ -163,11 +163,7 @@ fn write_planes(square: &[U8x3], blue_first: bool, levels: &[[f32; 256]; 3], out
     }
 }
 
-impl std::fmt::Debug for Preprocessor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Preprocessor").field("config", &self.config).finish_non_exhaustive()
-    }
-}
+ocelli_engines::debug_as!(Preprocessor, it => "Preprocessor({:?})", it.config);
 
 /// Far above the size of any model; bounds the buffers.
 const MAX_IMGSZ: usize = 16_384;

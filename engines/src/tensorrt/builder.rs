@@ -8,7 +8,6 @@ use crate::cuda::CudaDevice;
 use crate::spec::{Dim, DimensionRange, EngineSpec, TensorSpec};
 use ocelli_error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -173,14 +172,7 @@ impl<'b> TensorRtBuilder<'b> {
     }
 }
 
-impl fmt::Debug for TensorRtBuilder<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TensorRtBuilder")
-            .field("tensorrt", &self.tensorrt)
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(TensorRtBuilder<'_>, it => "TensorRtBuilder({:?}, {:?})", it.tensorrt, it.options);
 
 /// Checks the options before TensorRT sees them.
 fn check(product: Product, options: &Options) -> Result<()> {

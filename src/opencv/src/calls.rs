@@ -8,11 +8,13 @@ use std::sync::Mutex;
 use ocelli_engines::library::{Library, open};
 use ocelli_error::{Error, Result};
 
-/// An open file, stream or camera.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct Reader {
-    _opaque: [u8; 0],
+ocelli_engines::opaque! {
+    /// An open file, stream or camera.
+    Reader,
+    /// A frame that is kept on a GPU.
+    KeptHandle,
+    /// An open writer.
+    Writer,
 }
 
 /// The properties of a video that are known before its first frame.
@@ -38,13 +40,6 @@ pub(crate) struct Stamp {
     pub(crate) hwaccel: *const c_char,
     pub(crate) width: i32,
     pub(crate) height: i32,
-}
-
-/// A frame that is kept on a GPU.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct KeptHandle {
-    _opaque: [u8; 0],
 }
 
 /// The planes of such a frame in the memory of the GPU.
@@ -99,13 +94,6 @@ pub(crate) struct Recording {
 pub(crate) struct Copied {
     pub(crate) copied: i32,
     pub(crate) left_out: i32,
-}
-
-/// An open writer.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct Writer {
-    _opaque: [u8; 0],
 }
 
 /// The version of [`Table`]; the library has the same number.

@@ -166,11 +166,7 @@ pub struct Reader {
     _is_cancelled: Option<Box<IsCancelled>>,
 }
 
-impl std::fmt::Debug for Reader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader").field("info", &self.info).finish_non_exhaustive()
-    }
-}
+ocelli_engines::debug_as!(Reader, it => "Reader({:?})", it.info);
 
 // SAFETY: a reader has no ties to the thread that made it, a `&mut` is needed to use it, and the function that it calls is
 // `Send` and `Sync`.
