@@ -86,17 +86,3 @@ pub trait Sink: Send {
         Ok(())
     }
 }
-
-impl<S: Sink + ?Sized> Sink for Box<S> {
-    fn images(&self) -> Images {
-        (**self).images()
-    }
-
-    fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
-        (**self).write(outcome)
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        (**self).finish()
-    }
-}

@@ -1,6 +1,6 @@
 //! Text that DejaVu Sans cannot show, with the fonts of the system: other scripts, emoji, and text from right to left.
 
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
 use cosmic_text::fontdb::Database;
 use cosmic_text::{
@@ -8,6 +8,8 @@ use cosmic_text::{
 };
 
 use ocelli_images::canvas::Canvas;
+
+use crate::threads::locked;
 
 /// The font of text that needs no other.
 const FAMILY: &str = "DejaVu Sans";
@@ -36,10 +38,6 @@ static SYSTEM: LazyLock<Mutex<System>> = LazyLock::new(|| {
     })
 });
 
-fn system() -> MutexGuard<'static, System> {
-    SYSTEM.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A line of text with laid-out glyphs.
 pub(super) struct Shaped {
     /// From left to right; positions start at 0 on the base line.
@@ -50,7 +48,7 @@ pub(super) struct Shaped {
 /// Lays out a text, if a font of the system has letters that DejaVu Sans lacks. If no font has a letter, this is reported
 /// once.
 pub(super) fn shaped(text: &str, size: f32, is_from_right_to_left: bool) -> Option<Shaped> {
-    let mut system = system();
+    let mut system = locked(&SYSTEM);
     let mut buffer = Buffer::new(&mut system.fonts, Metrics::new(size, size));
     buffer.set_text(text, &Attrs::new().family(Family::Name(FAMILY)), Shaping::Advanced, None);
     buffer.shape_until_scroll(&mut system.fonts, false);
@@ -84,7 +82,7 @@ fn is_own(fonts: &FontSystem, glyph: &LayoutGlyph) -> bool {
 impl Shaped {
     /// Draws the text from `left` on the base line. Emoji have their own colours.
     pub(super) fn draw(&self, canvas: &mut Canvas<'_>, left: f32, base: f32, color: [u8; 3]) {
-        let mut system = system();
+        let mut system = locked(&SYSTEM);
         let System { fonts, images, .. } = &mut *system;
         for glyph in &self.glyphs {
             let at = glyph.physical((left, base), 1.0);

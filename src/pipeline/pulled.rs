@@ -54,7 +54,7 @@ pub(super) fn run(
     let drops = info.live && !info.keeps_newest;
     let policy = options.policy.unwrap_or(if drops { FramePolicy::Latest } else { FramePolicy::All });
     let frame_rate = options.frame_rate.or(info.frame_rate.filter(|rate| rate.is_finite() && *rate > 0.0));
-    let images = sinks.iter().map(Sink::images).fold(Images::default(), |all, one| all | one);
+    let images = sinks.iter().map(|sink| sink.images()).fold(Images::default(), |all, one| all | one);
     let draws = images != Images::default();
 
     let latency = options.latency.unwrap_or(if info.live { Latency::Balanced } else { Latency::Throughput });

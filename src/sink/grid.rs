@@ -127,7 +127,7 @@ impl Sink for Grid<'_> {
 
     fn finish(&mut self) -> Result<()> {
         let last = if self.changed { self.pass_on() } else { Ok(()) };
-        let finished = self.sinks.iter_mut().map(Sink::finish).fold(Ok(()), Result::and);
+        let finished = self.sinks.iter_mut().map(|sink| sink.finish()).fold(Ok(()), Result::and);
         last.and(finished)
     }
 }

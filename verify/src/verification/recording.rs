@@ -1,8 +1,8 @@
 //! Engines whose outputs are recorded on their way to the detector's stages.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use ocelli::model::ModelGraph;
+use ocelli::{locked, model::ModelGraph};
 use ocelli_engines::{Device, Engine, EngineSpec, Result, Tensor};
 use ocelli_export::contract::tensor;
 
@@ -35,16 +35,12 @@ impl Recording {
     /// Makes the decoder keep the first queries of each class, as many as `queries`, and no others, whatever their scores are.
     /// The mask head is then given the same queries on both sides.
     pub(super) fn force_queries(&self, queries: Option<usize>) {
-        self.state().forced_queries = queries;
+        locked(&self.0).forced_queries = queries;
     }
 
     /// Everything that was recorded since the last call.
     pub(super) fn take(&self) -> Vec<Recorded> {
-        std::mem::take(&mut self.state().outputs)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut locked(&self.0).outputs)
     }
 }
 
@@ -73,7 +69,7 @@ impl Engine for RecordedEngine {
         if self.graph.is_backbone() {
             return Ok(());
         }
-        let mut state = self.recording.state();
+        let mut state = locked(&self.recording.0);
         for (name, output) in outputs.iter_mut() {
             let mut tensor = Tensor::empty();
             output.copy_to_host_into(&mut tensor)?;
