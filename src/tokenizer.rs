@@ -123,7 +123,7 @@ impl Tokenizer {
     }
 }
 
-debug_as!(Tokenizer, it => "Tokenizer of {} tokens from {} to {}", it.context_length, it.start, it.end);
+debug_as!(Tokenizer, it => "Tokenizer of {} tokens from {:?} to {:?}", it.context_length, it.start, it.end);
 
 /// A phrase without white space at its ends and with single spaces inside, as the tokeniser normalises it.
 pub fn collapse_white_space(phrase: &str) -> String {

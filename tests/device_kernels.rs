@@ -14,7 +14,7 @@ use ocelli::pipeline::FrameOutcome;
 use ocelli::preprocess::{DevicePreprocessor, PreprocessConfig, Preprocessor, Rounding};
 use ocelli::sink::{VideoOptions, create_video};
 use ocelli::source::{InputOptions, open_video, open_video_with};
-use ocelli::{Frame, FrameView, Image, PixelFormat, Sink, Source};
+use ocelli::{Frame, FrameView, Image, PixelFormat, Source};
 
 /// Runs the cases on the GPU and on the CPU. The result names those that differ.
 fn compare(device: &Arc<CudaDevice>, cases: &[Case]) -> Vec<String> {

@@ -12,7 +12,7 @@ use ocelli::masklets::{
 use ocelli::pipeline::FrameOutcome;
 use ocelli::source::{ImageFiles, SourceInfo, natural_order};
 use ocelli::tracking::masklets::BitMask;
-use ocelli::{BoundingBox, Detector, ErrorKind, Frame, Image, Mask, Prompt, Sink, Source};
+use ocelli::{BoundingBox, Detector, ErrorKind, Frame, Image, Mask, Prompt, Source};
 
 use super::replay::{MaskDetector, Replay, Tracker, eager, embedded};
 use super::runs::frames;

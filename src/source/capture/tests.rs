@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use super::*;
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
-use crate::sink::{Sink, VideoOptions, create_video};
+use crate::sink::{VideoOptions, create_video};
 
 /// A video of 64 × 32 pixels whose left half is bright.
 fn half_bright(folder: &Path, frames: u64) -> PathBuf {
