@@ -139,7 +139,8 @@ fn download(name: &HubName, _: &Cache, _: &dyn Fn(&str), _: &Cancellation) -> Re
 }
 
 /// The value of a variable of the environment that is not empty.
-fn variable(name: &str) -> Option<String> {
+#[doc(hidden)]
+pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 

@@ -129,5 +129,5 @@ pub use prompt::{Exemplar, ObjectPrompt, Prompt, Prompts};
 pub use sink::Sink;
 pub use source::Source;
 #[doc(hidden)]
-pub use threads::{cannot_start_thread, locked};
+pub use threads::{cannot_start_thread, locked, panic_message};
 pub use timing::StageTimes;

@@ -163,10 +163,8 @@ impl DetectorOptions {
     /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument), which names the option.
     pub fn check(&self) -> Result<()> {
         self.post_processing(Thresholds { confidence: 0.0, nms: 1.0 }).validate()?;
-        if let Some(Screening::At(threshold)) = self.screening
-            && !(0.0..=1.0).contains(&threshold)
-        {
-            return Err(Error::argument("screen", threshold, "a number from 0 to 1"));
+        if let Some(Screening::At(threshold)) = self.screening {
+            Error::check_share("screen", threshold)?;
         }
         if self.class_chunk == Some(0) {
             return Err(Error::argument("class_chunk", 0, "at least 1"));

@@ -42,20 +42,13 @@ impl Default for PostProcessOptions {
 impl PostProcessOptions {
     /// Checks the thresholds and the limit.
     pub(crate) fn validate(&self) -> Result<()> {
-        let is_share = |value: f32| (0.0..=1.0).contains(&value);
-        for (name, value) in [
-            ("confidence", Some(self.confidence)),
-            ("nms", self.nms),
-            ("class_agnostic_nms", self.class_agnostic_nms),
-        ] {
-            if let Some(value) = value.filter(|&value| !is_share(value)) {
-                return Err(Error::argument(name, value, "a number from 0 to 1"));
-            }
-        }
+        Error::check_share("confidence", self.confidence)?;
+        Error::check_share("nms", self.nms.unwrap_or(1.0))?;
+        Error::check_share("class_agnostic_nms", self.class_agnostic_nms.unwrap_or(1.0))?;
         if self.max_detections == Some(0) {
             return Err(Error::argument("max_detections", 0, "at least 1"));
         }
-        match self.class_confidence.iter().find(|(_, threshold)| !is_share(**threshold)) {
+        match self.class_confidence.iter().find(|(_, threshold)| !(0.0..=1.0).contains(*threshold)) {
             None => Ok(()),
             Some((class_id, threshold)) => Err(Error::invalid_argument(format!(
                 "confidence of class {class_id} is {threshold}: expected a number from 0 to 1"

@@ -66,7 +66,8 @@ pub(crate) fn guard<T>(stage: Stage, work: impl FnOnce() -> Result<T>) -> Result
     })
 }
 
-fn panic_message(panic: &(dyn Any + Send)) -> &str {
+/// What a thread that panicked said.
+pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
 }

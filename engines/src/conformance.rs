@@ -16,8 +16,7 @@ mod cases;
 use crate::engine::Engine;
 use crate::spec::{Dim, EngineSpec, TensorSpec};
 use crate::tensor::ElementType;
-use ocelli_error::Result;
-use std::fmt;
+use ocelli_error::{Result, display_as};
 
 /// The right-hand side of the network's matrix product, `[3, 4]`.
 pub const WEIGHTS: [[f32; 4]; 3] = [[0.5, -1.25, 2.0, 0.1], [1.5, 0.75, -0.3, 4.0], [-2.5, 0.2, 1.0, -0.6]];
@@ -83,11 +82,7 @@ impl Failures {
     }
 }
 
-impl fmt::Display for Failures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} cases failed:\n{}", self.0.len(), self.0.join("\n"))
-    }
-}
+display_as!(Failures, it => "{} cases failed:\n{}", it.0.len(), it.0.join("\n"));
 
 impl std::error::Error for Failures {}
 

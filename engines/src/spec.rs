@@ -4,7 +4,7 @@ pub(crate) mod onnx;
 
 use crate::device::Device;
 use crate::tensor::{ElementType, Tensor};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result, display_as};
 use std::fmt;
 
 /// The size of one dimension.
@@ -77,12 +77,8 @@ impl TensorSpec {
     }
 }
 
-impl fmt::Display for TensorSpec {
-    /// `name: f32[classes, 32, 256]`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}{}", self.name, self.element_type, Shape(&self.shape))
-    }
-}
+// `name: f32[classes, 32, 256]`
+display_as!(TensorSpec, it => "{}: {}{}", it.name, it.element_type, Shape(&it.shape));
 
 /// The inputs and outputs of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

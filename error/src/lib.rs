@@ -48,10 +48,17 @@ macro_rules! written_as_text {
     )*};
 }
 
-/// Reads an enum by `FromStr` from the names that serde gives its variants. The error names the parameter, and what was expected.
+/// Reads an enum by `FromStr` from the names that serde gives its variants, and shows it with them. The error names the parameter,
+/// and what was expected.
 #[macro_export]
 macro_rules! read_by_name {
     ($kind:ty, $parameter:literal, $expected:literal) => {
+        impl ::std::fmt::Display for $kind {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::serde::Serialize::serialize(self, f)
+            }
+        }
+
         impl ::std::str::FromStr for $kind {
             type Err = $crate::Error;
 
@@ -59,6 +66,19 @@ macro_rules! read_by_name {
                 let text = ::serde::de::value::StrDeserializer::<::serde::de::value::Error>::new(name);
                 ::serde::Deserialize::deserialize(text)
                     .map_err(|_| $crate::Error::argument($parameter, format_args!("{name:?}"), $expected))
+            }
+        }
+    };
+}
+
+/// `Display` as one line of text: `display_as!(Type, it => "{} of {}", it.part, it.all)`.
+#[macro_export]
+macro_rules! display_as {
+    ($kind:ty, $this:ident => $($text:tt)+) => {
+        impl ::std::fmt::Display for $kind {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let $this = self;
+                ::std::write!(f, $($text)+)
             }
         }
     };
@@ -141,6 +161,17 @@ impl Error {
         Self::invalid_argument(message).about(parameter)
     }
 
+    /// Checks that the value of a parameter is from 0 to 1; NaN is not.
+    ///
+    /// # Errors
+    /// As [`argument`](Self::argument).
+    pub fn check_share(parameter: &'static str, value: f32) -> Result<()> {
+        match value {
+            0.0..=1.0 => Ok(()),
+            _ => Err(Self::argument(parameter, value, "a number from 0 to 1")),
+        }
+    }
+
     /// Names the parameter that the error is about, or that is its remedy. It does not change the text: programs add how
     /// their users spell it.
     #[must_use]
@@ -180,11 +211,7 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
+display_as!(Error, it => "{}", it.message);
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

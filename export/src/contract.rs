@@ -8,7 +8,6 @@
 mod names;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -108,12 +107,6 @@ impl Precision {
     /// `true` if the scales of activations come from a [`Calibration`].
     pub fn is_calibrated(self) -> bool {
         matches!(self, Self::Fp8 | Self::Int8Static)
-    }
-}
-
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
     }
 }
 

@@ -42,12 +42,6 @@ impl MixedPrecision {
         [Self::None, Self::Accumulate, Self::Bf16Attention, Self::AccumulateLinear, Self::Attention];
 }
 
-impl fmt::Display for MixedPrecision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
-
 read_by_name!(
     MixedPrecision,
     "mixed_precision",

@@ -1,7 +1,6 @@
 //! Pruning: blocks of the vision transformer that an export removes.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -11,9 +10,11 @@ use crate::errors::refused;
 use ocelli_error::{Error, Result};
 
 /// One of the two branches of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Branch {
     /// `attn`.
+    #[serde(rename = "attn")]
     Attention,
     /// `mlp`.
     Mlp,
@@ -29,15 +30,8 @@ pub struct MaskedBranch {
     pub branch: Branch,
 }
 
-impl fmt::Display for MaskedBranch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let branch = match self.branch {
-            Branch::Attention => "attn",
-            Branch::Mlp => "mlp",
-        };
-        write!(f, "{}:{branch}", self.block)
-    }
-}
+ocelli_error::read_by_name!(Branch, "branch", "attn or mlp");
+ocelli_error::display_as!(MaskedBranch, it => "{}:{}", it.block, it.branch);
 
 impl FromStr for MaskedBranch {
     type Err = Error;
@@ -47,11 +41,7 @@ impl FromStr for MaskedBranch {
             refused(format!("`{text}` is not a branch: expected BLOCK:attn or BLOCK:mlp, such as 25:attn"))
         };
         let (block, branch) = text.trim().split_once(':').ok_or_else(wrong)?;
-        let branch = match branch {
-            "attn" => Branch::Attention,
-            "mlp" => Branch::Mlp,
-            _ => return Err(wrong()),
-        };
+        let branch = branch.parse().map_err(|_| wrong())?;
         Ok(Self { block: block.parse().map_err(|_| wrong())?, branch })
     }
 }

@@ -1,12 +1,11 @@
 //! The graphs of an exported model, by name.
 
-use std::fmt;
 use std::str::FromStr;
 
 use ocelli_export::contract::{Manifest, file};
 use serde::{Deserialize, Serialize};
 
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, display_as};
 
 /// One graph of an exported model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -78,11 +77,7 @@ impl ModelGraph {
     }
 }
 
-impl fmt::Display for ModelGraph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+display_as!(ModelGraph, it => "{}", it.name());
 
 impl FromStr for ModelGraph {
     type Err = Error;

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::f64::consts::TAU;
 
 use half::f16;
-use ocelli_engines::spec::check_run;
+use ocelli_engines::spec::{Bindings, check_run};
 use ocelli_engines::{Device, Dim, ElementType, Engine, EngineSpec, Error, Result, Tensor, TensorSpec};
 use ocelli_export::contract::{Manifest, dim, tensor};
 
@@ -89,11 +89,7 @@ fn numbers(tensor: &Tensor) -> Result<Cow<'_, [f32]>> {
 }
 
 fn sizes(spec: &TensorSpec) -> Option<Vec<usize>> {
-    let size = |dim: &Dim| match dim {
-        Dim::Fixed(size) => Some(*size),
-        Dim::Named(_) => None,
-    };
-    spec.shape.iter().map(size).collect()
+    Bindings::default().shape_of(spec)
 }
 
 /// DART's encoder-decoder with the names and shapes of an exported model's.

@@ -1,7 +1,6 @@
 //! TensorRT itself.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +17,7 @@ use crate::engine::EngineFactory;
 use crate::model::{Model, ModelGraph};
 #[cfg(target_family = "wasm")]
 use ocelli_error::Error;
-use ocelli_error::Result;
+use ocelli_error::{Result, display_as};
 
 /// A loaded TensorRT.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,11 +30,7 @@ pub struct TensorRtLibrary {
     pub path: PathBuf,
 }
 
-impl fmt::Display for TensorRtLibrary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, self.version)
-    }
-}
+display_as!(TensorRtLibrary, it => "{} {}", it.name, it.version);
 
 /// The GPU that engines run on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,11 +41,7 @@ pub struct Gpu {
     pub compute_capability: ComputeCapability,
 }
 
-impl fmt::Display for Gpu {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (compute capability {})", self.name, self.compute_capability)
-    }
-}
+display_as!(Gpu, it => "{} (compute capability {})", it.name, it.compute_capability);
 
 /// Options of building an engine.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,6 +1,5 @@
 //! C has no exceptions: functions return a status, and each thread keeps its last error.
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::mem::MaybeUninit;
@@ -78,7 +77,9 @@ pub(crate) fn entry(body: impl FnOnce() -> Result<ocelli_status>) -> ocelli_stat
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(status)) => status,
         Ok(Err(error)) => record(&error),
-        Err(panic) => record(&Error::new(ErrorKind::Internal, format!("panic: {}", panic_text(&*panic)))),
+        Err(panic) => {
+            record(&Error::new(ErrorKind::Internal, format!("panic: {}", ocelli::panic_message(&*panic))))
+        }
     }
 }
 
@@ -107,11 +108,6 @@ pub(crate) fn value<T>(failed: T, body: impl FnOnce() -> Result<T>) -> T {
         Ok(())
     });
     returned
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("of unknown type")
 }
 
 /// The text of the last error on this thread: one line that says what failed, on which input, and what to do. Empty if

@@ -88,17 +88,24 @@ impl Detector {
         self.worker.call(py, move |detector| detector.prepare(&prompts).map(|_| ()))?.or_raise(py)
     }
 
-    /// Detects in one image.
+    /// Detects in one image, maybe with exemplars that are boxes in another one.
     fn detect<'py>(
         &self,
         py: Python<'py>,
         image: &Bound<'py, PyAny>,
         classes: Vec<PromptParts>,
         channel_order: &str,
+        exemplar_image: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<FoundArrays<'py>> {
         let prompts = prompts(py, classes)?;
         let pixels = self.copied(image, channel_order)?;
-        let found = self.search(py, pixels, move |detector, image| detector.detect(image, &prompts))?;
+        let examples = exemplar_image.map(|image| Pixels::new(image, channel_order)).transpose()?;
+        let examples = examples.map(|pixels| pixels.copy(Vec::new()));
+        let found = self.search(py, pixels, move |detector, image| {
+            let Some(examples) = examples else { return detector.detect(image, &prompts) };
+            let embedded = detector.exemplar_features(examples.view(), &prompts)?;
+            detector.detect_embedded(image, &embedded)
+        })?;
         found_arrays(py, &found, &found.times)
     }
 
@@ -136,24 +143,5 @@ impl Detector {
             move |detector: &mut ocelli::Detector| detector.segment_each(&features, &objects, multimask);
         let found = self.worker.call(py, work)?.or_raise(py)?;
         found.iter().map(|masks| masks.iter().map(|mask| mask_parts(py, mask)).collect()).collect()
-    }
-
-    /// Detects in one image, with exemplars that are boxes in another one.
-    fn detect_like<'py>(
-        &self,
-        py: Python<'py>,
-        image: &Bound<'py, PyAny>,
-        classes: Vec<PromptParts>,
-        channel_order: &str,
-        exemplar_image: &Bound<'py, PyAny>,
-    ) -> PyResult<FoundArrays<'py>> {
-        let prompts = prompts(py, classes)?;
-        let pixels = self.copied(image, channel_order)?;
-        let examples = Pixels::new(exemplar_image, channel_order)?.copy(Vec::new());
-        let found = self.search(py, pixels, move |detector, image| {
-            let embedded = detector.exemplar_features(examples.view(), &prompts)?;
-            detector.detect_embedded(image, &embedded)
-        })?;
-        found_arrays(py, &found, &found.times)
     }
 }

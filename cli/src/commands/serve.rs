@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use ocelli::{DetectorBuilder, Image, Prompts, options::DetectorOptions};
+use ocelli::{DetectorBuilder, Image, Prompts, hub::variable, options::DetectorOptions};
 use ocelli_serve::{Bound, LabelStudio, Limits, ServeConfig, random_token};
 
 use crate::args::{INPUT, PERFORMANCE, TileArgs};
@@ -184,9 +184,4 @@ fn config(args: &ServeArgs) -> anyhow::Result<ServeConfig> {
         videos: args.videos.clone(),
         label_studio: args.label_studio.clone().map(|url| LabelStudio { url, token: variable(STUDIO_TOKEN) }),
     })
-}
-
-/// The value of an environment variable, unless it is empty.
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }

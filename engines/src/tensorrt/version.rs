@@ -1,7 +1,6 @@
 //! Products, versions and compute capabilities.
 
-use ocelli_error::Error;
-use std::fmt;
+use ocelli_error::{Error, display_as};
 use std::str::FromStr;
 
 /// NVIDIA's two TensorRT products, which do not run each other's plans.
@@ -56,11 +55,7 @@ impl Product {
     }
 }
 
-impl fmt::Display for Product {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+display_as!(Product, it => "{}", it.name());
 
 /// A version: `1.7.1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,11 +75,7 @@ impl Version {
     }
 }
 
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
-    }
-}
+display_as!(Version, it => "{}.{}.{}", it.major, it.minor, it.patch);
 
 /// The compute capability of a GPU: `8.9` is Ada, `9.0` Hopper, `12.0` Blackwell for desktops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,12 +93,7 @@ impl ComputeCapability {
     }
 }
 
-impl fmt::Display for ComputeCapability {
-    /// `8.9`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
+display_as!(ComputeCapability, it => "{}.{}", it.major, it.minor);
 
 impl FromStr for ComputeCapability {
     type Err = Error;

@@ -99,6 +99,13 @@ impl<'w> Network<'_, 'w> {
         graph
     }
 
+    /// A head, `proj_in`, `layers.0` and `proj_out` with ReLU between them, in a scope that its input is made in, too.
+    fn head_of(&self, g: &Graph<'w>, module: &str, input: impl FnOnce() -> Value) -> Value {
+        let name = self.of(module);
+        g.scope(&name);
+        g.layers_in_turn(&input(), ["proj_in", "layers.0", "proj_out"].map(|layer| format!("{name}.{layer}")))
+    }
+
     /// The features of the frame: `[1, D, P, P]`.
     fn pixel_input(&self, g: &Graph<'w>, name: &str) -> Value {
         let (width, side) = (self.width(), self.grid());
@@ -115,11 +122,6 @@ impl<'w> Network<'_, 'w> {
 }
 
 impl Graph<'_> {
-    /// `proj_in`, `layers.0` and `proj_out` with ReLU between them.
-    fn three_layers(&self, x: &Value, name: &str) -> Value {
-        self.layers_in_turn(x, ["proj_in", "layers.0", "proj_out"].map(|layer| format!("{name}.{layer}")))
-    }
-
     /// A convolution of single pixels of `[batch, channels, h, w]`, as tokens: `[batch, h·w, D]`.
     ///
     /// Written as a product: OpenVINO 2026.4 adds one map to the results of a convolution for several objects in place, which

@@ -36,14 +36,10 @@ impl Inverted {
 pub(super) fn large(student: &Student) -> Network {
     let activation = Nonlinearity::GeluTanh;
     let width = student.stem;
-    let stem = vec![
+    let layers = [
         NAMES.conv("stem_in_conv", [3, width], 3, 2),
-        Layer::Activate(activation),
-        Layer::Residual(vec![
-            NAMES.conv("stem_res0.main.conv1", [width, width], 3, 1),
-            Layer::Activate(activation),
-            NAMES.conv("stem_res0.main.conv2", [width, width], 3, 1),
-        ]),
+        NAMES.conv("stem_res0.main.conv1", [width, width], 3, 1),
+        NAMES.conv("stem_res0.main.conv2", [width, width], 3, 1),
     ];
     let stages = blocks(student, |i, j, input, stage| {
         let place = format!("stages_{i}.blocks.{j}.main");
@@ -62,21 +58,17 @@ pub(super) fn large(student: &Student) -> Network {
         };
         if j == 0 { block } else { vec![Layer::Residual(block)] }
     });
-    Network { stem, stages }
+    Network { stem: stem(layers, activation), stages }
 }
 
 /// EfficientViT-B, in the names of its own code.
 pub(super) fn small(student: &Student) -> Network {
     let activation = Nonlinearity::HardSwish;
     let width = student.stem;
-    let stem = vec![
+    let layers = [
         NAMES.conv("input_stem.op_list.0", [3, width], 3, 2),
-        Layer::Activate(activation),
-        Layer::Residual(vec![
-            NAMES.depthwise("input_stem.op_list.1.main.depth_conv", width, 3, 1),
-            Layer::Activate(activation),
-            NAMES.conv("input_stem.op_list.1.main.point_conv", [width, width], 1, 1),
-        ]),
+        NAMES.depthwise("input_stem.op_list.1.main.depth_conv", width, 3, 1),
+        NAMES.conv("input_stem.op_list.1.main.point_conv", [width, width], 1, 1),
     ];
     let stages = blocks(student, |i, j, input, stage| {
         let place = format!("stages.{i}.op_list.{j}");
@@ -102,7 +94,13 @@ pub(super) fn small(student: &Student) -> Network {
             }
         }
     });
-    Network { stem, stages }
+    Network { stem: stem(layers, activation), stages }
+}
+
+/// The first convolution, and two more around which there is a residual sum.
+fn stem([first, second, third]: [Layer; 3], activation: Nonlinearity) -> Vec<Layer> {
+    let block = vec![second, Layer::Activate(activation), third];
+    vec![first, Layer::Activate(activation), Layer::Residual(block)]
 }
 
 /// The stages: `block` has stage, block, channels before it, and the stage.

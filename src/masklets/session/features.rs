@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use ocelli_engines::Tensor;
 use ocelli_tracking::masklets::DetectorPrompt;
+use serde::{Deserialize, Serialize};
 
 use super::VideoSessionOptions;
 use super::source::{Images, SessionSource};
@@ -17,7 +18,8 @@ use crate::timing::StageTimes;
 use ocelli_error::Result;
 
 /// The memory that keeps the backbone's features of frames. With engines on the CPU, device and host are one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum KeepFeatures {
     /// In the memory of the backbone's device.
     Device,
@@ -27,6 +29,8 @@ pub enum KeepFeatures {
     #[default]
     None,
 }
+
+ocelli_error::read_by_name!(KeepFeatures, "keep_features", "\"none\", \"device\" or \"host\"");
 
 /// The frames of a session.
 pub(super) struct Frames {

@@ -134,12 +134,7 @@ impl ByteTrackerOptions {
             ("nms_iou", self.nms_iou.unwrap_or(1.0)),
             ("appearance_weight", self.appearance_weight),
         ];
-        for (name, value) in shares {
-            // Negated, so that NaN is an error, too.
-            if !(0.0..=1.0).contains(&value) {
-                return Err(Error::argument(name, value, "a number from 0 to 1"));
-            }
-        }
+        shares.into_iter().try_for_each(|(name, value)| Error::check_share(name, value))?;
         if self.duplicate_iou == 0.0 {
             return Err(Error::argument("duplicate_iou", 0, "above 0; at 1 only equal boxes are duplicates"));
         }

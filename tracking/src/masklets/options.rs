@@ -246,11 +246,7 @@ impl MaskletOptions {
             ("shrink_ratio", self.shrink_ratio),
             ("memory_score_threshold", self.memory_score_threshold.unwrap_or(0.0)),
         ];
-        for (name, value) in shares {
-            if !(0.0..=1.0).contains(&value) {
-                return Err(Error::argument(name, value, "0 to 1"));
-            }
-        }
+        shares.into_iter().try_for_each(|(name, value)| Error::check_share(name, value))?;
         if self.recondition_object_score.is_nan() {
             return Err(Error::argument(
                 "recondition_object_score",
@@ -302,8 +298,8 @@ mod tests {
     fn every_range_is_checked() {
         let cases: [(&str, fn(&mut MaskletOptions)); 9] = [
             ("release_frames is 0: expected at least 1", |options| options.release_frames = 0),
-            ("match_iou is 1.5: expected 0 to 1", |options| options.match_iou = 1.5),
-            ("shrink_ratio is NaN: expected 0 to 1", |options| options.shrink_ratio = f32::NAN),
+            ("match_iou is 1.5: expected a number from 0 to 1", |options| options.match_iou = 1.5),
+            ("shrink_ratio is NaN: expected a number from 0 to 1", |options| options.shrink_ratio = f32::NAN),
             ("memory_score_threshold is -1: expected 0 to 1", |options| {
                 options.memory_score_threshold = Some(-1.0);
             }),

@@ -1,6 +1,6 @@
 //! The requests to a session.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::masklets::{BitMask, Click, ObjectId};
 
@@ -31,7 +31,7 @@ pub enum Retention {
 }
 
 /// The direction of a run.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum RunDirection {
     /// To later frames.

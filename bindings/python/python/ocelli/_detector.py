@@ -264,12 +264,12 @@ class Detector:
         parts = [prompt._parts() for prompt in prompts]
         order = "rgb" if is_file(image) else channel_order
         array = pixels(image)
-        if exemplar_image is None:
-            found = self._native.detect(array, parts, order)
-        else:
+        examples = None
+        if exemplar_image is not None:
             if is_file(exemplar_image) != is_file(image) and order != channel_order:
                 raise InvalidArgument("image and exemplar_image differ in channel_order: pass both as arrays or as files")
-            found = self._native.detect_like(array, parts, order, pixels(exemplar_image))
+            examples = pixels(exemplar_image)
+        found = self._native.detect(array, parts, order, examples)
         height, width = array.shape[:2]
         return Detections._from_native(
             found, (width, height), [prompt.name for prompt in prompts]

@@ -29,16 +29,27 @@ impl<'w> Network<'_, 'w> {
         let (tokens, width) = (self.grid() * self.grid(), self.width());
         let query = g.input(tensor::QUERY_0, Element::F32, &[1, tokens, width].map(Dim::from));
         let memories = self.memories(g);
+        self.memory_layers(g, query, |x, layer, tables| {
+            self.memory_cross_attention(g, x, layer, &memories, tables)
+        })
+    }
+
+    /// All layers after the first one's self-attention, which the features have; `attend` looks at the memories.
+    pub(super) fn memory_layers(
+        &self,
+        g: &Graph<'w>,
+        mut x: Value,
+        attend: impl Fn(&Value, usize, &[Value; 2]) -> Value,
+    ) -> Value {
         let tables = self.memory_rotary(g);
         if self.precision == Precision::Int8 {
             g.write_linear_as(self.linear_form());
         }
-        let mut x = query;
         for layer in 0..self.config().layers {
             if layer > 0 {
                 x = self.memory_self_attention(g, &x, layer, &tables);
             }
-            x = self.memory_cross_attention(g, &x, layer, &memories, &tables);
+            x = attend(&x, layer, &tables);
             x = self.memory_feed_forward(g, &x, layer);
         }
         g.write_linear_as(LinearForm::Float);
@@ -158,7 +169,7 @@ impl<'w> Network<'_, 'w> {
         g.add(x, &mixed)
     }
 
-    pub(super) fn memory_feed_forward(&self, g: &Graph<'w>, x: &Value, layer: usize) -> Value {
+    fn memory_feed_forward(&self, g: &Graph<'w>, x: &Value, layer: usize) -> Value {
         let name = self.of(&format!("memory_attention.layers.{layer}"));
         let activation = if self.is_sam3() { Activation::Relu } else { Activation::Gelu };
         g.scope(format!("{name}.mlp"));

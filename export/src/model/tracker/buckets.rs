@@ -5,8 +5,8 @@
 
 use super::decoder::{Decoded, Mask};
 use super::{BUCKETS, Network, OBJECTS};
-use crate::contract::{Precision, dim, tensor};
-use crate::graph::{Dim, Element, Graph, LinearForm, Role, Value};
+use crate::contract::{dim, tensor};
+use crate::graph::{Dim, Element, Graph, Role, Value};
 use crate::model::layers::LinearLayer;
 use crate::model::position::image_positions;
 
@@ -55,24 +55,14 @@ impl<'w> Network<'_, 'w> {
     fn attend_buckets(&self, g: &Graph<'w>) -> Value {
         let (tokens, width) = (self.grid() * self.grid(), self.width());
         let layers = self.config().layers;
-        let mut x = g.input(tensor::QUERY_0, Element::F32, &[1, tokens, width].map(Dim::from));
+        let query = g.input(tensor::QUERY_0, Element::F32, &[1, tokens, width].map(Dim::from));
         let image_query = g.input(tensor::IMAGE_QUERY, Element::F32, &[layers, tokens, width].map(Dim::from));
         let image_query = g.select(&image_query, 2, &self.rotary_order());
         let memories = self.bucket_memories(g);
-        let tables = self.memory_rotary(g);
-        if self.precision == Precision::Int8 {
-            g.write_linear_as(self.linear_form());
-        }
-        for layer in 0..layers {
-            if layer > 0 {
-                x = self.memory_self_attention(g, &x, layer, &tables);
-            }
+        self.memory_layers(g, query, |x, layer, tables| {
             let of_image = g.slice(&image_query, 0, layer, layer + 1);
-            x = self.attend_bucket(g, [&x, &of_image], layer, &memories, &tables);
-            x = self.memory_feed_forward(g, &x, layer);
-        }
-        g.write_linear_as(LinearForm::Float);
-        g.norm(&x, &self.of("memory_attention.layer_norm"))
+            self.attend_bucket(g, [x, &of_image], layer, &memories, tables)
+        })
     }
 
     fn bucket_memories(&self, g: &Graph<'w>) -> Memories {
@@ -173,22 +163,19 @@ impl<'w> Network<'_, 'w> {
         let (slots, width, side) = (self.slots(), self.width(), Dim::from(4 * self.grid()));
         let of_slots =
             |at: usize, count: usize| g.slice(&decoded.tokens, 1, at * slots, (at + count) * slots);
-        let name = self.of("mask_decoder.pred_obj_score_head");
-        g.scope(&name);
-        let scores = g.join_axes(&g.three_layers(&of_slots(0, 1), &name), 0, PLACES);
+        let scores = self.head_of(g, "mask_decoder.pred_obj_score_head", || of_slots(0, 1));
+        let scores = g.join_axes(&scores, 0, PLACES);
         let score = g.reshape(&g.gather_rows(&scores, objects), &[OBJECTS]);
 
-        let name = self.of("mask_decoder.iou_prediction_head");
-        g.scope(&name);
-        let ious = g.join_axes(&g.three_layers(&of_slots(1, 1), &name), 0, PLACES);
+        let ious = self.head_of(g, "mask_decoder.iou_prediction_head", || of_slots(1, 1));
+        let ious = g.join_axes(&ious, 0, PLACES);
         let tokens = g.reshape(&of_slots(2, MASKS), &[BUCKETS, slots.into(), MASKS.into(), width.into()]);
         let tokens = g.join_axes(&tokens, 0, PLACES);
         let best = g.as_role(Role::Exact, |g| g.one_hot_of_largest(&ious));
         let kernels: Vec<Value> = (0..MASKS)
             .map(|mask| {
-                let name = self.of(&format!("mask_decoder.output_hypernetworks_mlps.{mask}"));
-                g.scope(&name);
-                g.three_layers(&g.slice(&tokens, 1, mask, mask + 1), &name)
+                let head = format!("mask_decoder.output_hypernetworks_mlps.{mask}");
+                self.head_of(g, &head, || g.slice(&tokens, 1, mask, mask + 1))
             })
             .collect();
         g.scope("masks");

@@ -165,9 +165,8 @@ impl<'w> Network<'_, 'w> {
 
     /// The predicted IoU of the four masks, `[B, 4]`.
     fn ious(&self, g: &Graph<'w>, decoded: &Decoded) -> Value {
-        g.scope(self.of("mask_decoder.iou_prediction_head"));
-        let token = g.select(&decoded.tokens, 1, &[IOU]);
-        let logits = g.three_layers(&token, &self.of("mask_decoder.iou_prediction_head"));
+        let head = "mask_decoder.iou_prediction_head";
+        let logits = self.head_of(g, head, || g.select(&decoded.tokens, 1, &[IOU]));
         let ious =
             if self.is_sam3() { g.as_role(Role::Exact, |g| g.unary("Sigmoid", &logits)) } else { logits };
         g.reshape(&ious, &[OBJECTS, MASKS.len().into()])
@@ -182,16 +181,14 @@ impl<'w> Network<'_, 'w> {
 
     /// The kernel of one of the four masks, `[B, 1, D/8]`.
     fn mask_kernel(&self, g: &Graph<'w>, decoded: &Decoded, mask: usize) -> Value {
-        let name = self.of(&format!("mask_decoder.output_hypernetworks_mlps.{mask}"));
-        g.scope(&name);
-        g.three_layers(&g.select(&decoded.tokens, 1, &[MASKS[mask]]), &name)
+        let head = format!("mask_decoder.output_hypernetworks_mlps.{mask}");
+        self.head_of(g, &head, || g.select(&decoded.tokens, 1, &[MASKS[mask]]))
     }
 
     /// The logit of the object's presence, `[B]`.
     pub(super) fn object_score(&self, g: &Graph<'w>, decoded: &Decoded) -> Value {
-        let name = self.of("mask_decoder.pred_obj_score_head");
-        g.scope(&name);
-        let score = g.three_layers(&g.select(&decoded.tokens, 1, &[SCORE]), &name);
+        let head = "mask_decoder.pred_obj_score_head";
+        let score = self.head_of(g, head, || g.select(&decoded.tokens, 1, &[SCORE]));
         g.reshape(&score, &[OBJECTS])
     }
 
@@ -203,8 +200,7 @@ impl<'w> Network<'_, 'w> {
 
     /// The pointer of a mask's token, or the one of absent objects: `[B, D]`.
     pub(super) fn pointer(&self, g: &Graph<'w>, token: &Value, present: &Value) -> Value {
-        g.scope(self.of("object_pointer_proj"));
-        let pointer = g.three_layers(token, &self.of("object_pointer_proj"));
+        let pointer = self.head_of(g, "object_pointer_proj", || token.clone());
         if !self.is_sam3() {
             return self.pointer_if(g, present, &pointer);
         }
