@@ -22,7 +22,8 @@ pub mod sample;
 mod sidecar;
 mod verified;
 
-pub use native::{Gpu, NativeTensorRt, PlanRequest, ReportStep, TensorRtLibrary};
+pub use native::{Gpu, NativeTensorRt, ReportStep, TensorRtLibrary};
+pub use ocelli_engines::tensorrt::PlanRequest;
 pub use sidecar::{BuildSettings, BuiltBy, DimensionSizes, EngineLayout, EngineShapes, Sidecar};
 pub use verified::{Limits, VerificationSummary};
 

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ocelli::engines::Dim;
-use ocelli::engines::tensorrt::{ComputeCapability, DimensionRange, Plan, TensorRt, TensorRtBuilder};
+use ocelli::engines::tensorrt::{
+    ComputeCapability, DimensionRange, Plan, PlanRequest, TensorRt, TensorRtBuilder,
+};
 use ocelli::export::contract::{
     FREE_DIMENSIONS, FreeDimension, Manifest, Precision, Prompting, Target, dim, file,
 };
@@ -152,14 +154,9 @@ impl Exported {
     }
 
     fn build(&self, tensorrt: &TensorRt, graph: &str, targets: &[ComputeCapability]) -> Outcome<Plan> {
-        let mut builder = TensorRtBuilder::new(tensorrt);
-        for target in targets {
-            builder = builder.with_target(*target);
-        }
-        for (name, range) in self.ranges() {
-            builder = builder.with_dimension(name, range);
-        }
-        Ok(builder.build(&self.path(graph))?)
+        let dimensions = self.ranges().map(|(name, range)| (name.to_owned(), range)).into();
+        let request = PlanRequest { targets: targets.to_vec(), dimensions, ..PlanRequest::default() };
+        Ok(TensorRtBuilder::new(tensorrt, request).build(&self.path(graph))?)
     }
 }
 

@@ -12,7 +12,7 @@ mod text;
 use std::error::Error;
 use std::path::Path;
 
-use ocelli::engines::tensorrt::{ComputeCapability, DimensionRange, TensorRt, TensorRtBuilder};
+use ocelli::engines::tensorrt::{ComputeCapability, DimensionRange, PlanRequest, TensorRt, TensorRtBuilder};
 use ocelli::export::contract::{Precision, Target, dim, file};
 use ocelli::export::{Calibration, Checkpoint, CheckpointOptions, ExportOptions, MixedPrecision, export};
 use ocelli::{
@@ -156,12 +156,14 @@ impl Bench {
 
     fn build(&self, graph: &Path, target: ComputeCapability) -> Outcome<Vec<u8>> {
         let range = |min, optimal, max| DimensionRange { min, optimal, max };
-        let builder = TensorRtBuilder::new(&self.tensorrt)
-            .with_target(target)
-            .with_dimension(dim::CLASSES, range(1, 4, 4))
-            .with_dimension(dim::PROMPT_TOKENS, range(1, 33, 33))
-            .with_dimension(dim::EXEMPLARS, range(1, 2, 8));
-        Ok(builder.build(graph)?.bytes)
+        let dimensions = [
+            (dim::CLASSES, range(1, 4, 4)),
+            (dim::PROMPT_TOKENS, range(1, 33, 33)),
+            (dim::EXEMPLARS, range(1, 2, 8)),
+        ];
+        let dimensions = dimensions.map(|(name, range)| (name.to_owned(), range)).into();
+        let request = PlanRequest { targets: vec![target], dimensions, ..PlanRequest::default() };
+        Ok(TensorRtBuilder::new(&self.tensorrt, request).build(graph)?.bytes)
     }
 }
 
@@ -248,7 +250,8 @@ fn default_plans_of_students_compute_gelu_with_the_product_before_it() -> Outcom
         let exported = tempfile::tempdir()?;
         let folder = exported.path().join("model");
         export(&checkpoint, &options, &folder, |_| Ok(()))?;
-        let builder = TensorRtBuilder::new(&tensorrt).with_target(ADA);
+        let request = PlanRequest { targets: vec![ADA], ..PlanRequest::default() };
+        let builder = TensorRtBuilder::new(&tensorrt, request);
         let plan = PlanText::read(&builder.build(&folder.join(file::BACKBONE))?.bytes);
         println!("| {name} | {} GELUs in the kernel of a product |", plan.gelus);
         assert_eq!(plan.gelus, gelus, "{name}");

@@ -8,15 +8,18 @@
 //! well.
 //!
 //! ```no_run
-//! use ocelli_engines::tensorrt::{ComputeCapability, DimensionRange, TensorRt, TensorRtBuilder};
+//! use ocelli_engines::tensorrt::{ComputeCapability, DimensionRange, PlanRequest, TensorRt, TensorRtBuilder};
 //! use std::ops::ControlFlow;
 //! use std::path::Path;
 //!
 //! # fn main() -> ocelli_engines::Result<()> {
 //! let tensorrt = TensorRt::load(None)?;
-//! let plan = TensorRtBuilder::new(&tensorrt)
-//!     .with_target(ComputeCapability::new(8, 9))
-//!     .with_dimension("classes", DimensionRange { min: 1, optimal: 4, max: 80 })
+//! let request = PlanRequest {
+//!     targets: vec![ComputeCapability::new(8, 9)],
+//!     dimensions: [("classes".to_owned(), DimensionRange { min: 1, optimal: 4, max: 80 })].into(),
+//!     ..PlanRequest::default()
+//! };
+//! let plan = TensorRtBuilder::new(&tensorrt, request)
 //!     .with_progress(|progress| {
 //!         eprintln!("{}: {} of {}", progress.phase, progress.step, progress.steps);
 //!         ControlFlow::Continue(())
@@ -28,10 +31,12 @@
 //! ```
 
 mod progress;
+mod request;
 mod version;
 
 pub use crate::spec::DimensionRange;
 pub use progress::BuildProgress;
+pub use request::PlanRequest;
 pub use version::{ComputeCapability, Product, Version};
 
 #[cfg(not(target_family = "wasm"))]

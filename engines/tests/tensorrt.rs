@@ -1,7 +1,9 @@
 //! Builds plans with the TensorRT for RTX that `OCELLI_TENSORRT` names.
 
 use crate::models::{F32, I64, Model};
-use ocelli_engines::tensorrt::{ComputeCapability, DimensionRange, Product, TensorRt, TensorRtBuilder};
+use ocelli_engines::tensorrt::{
+    ComputeCapability, DimensionRange, PlanRequest, Product, TensorRt, TensorRtBuilder,
+};
 use ocelli_engines::{ErrorKind, Result};
 use std::fs;
 use std::ops::ControlFlow;
@@ -34,9 +36,17 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-fn builder<'b>(tensorrt: &TensorRt) -> TensorRtBuilder<'b> {
+fn request() -> PlanRequest {
     let rows = DimensionRange { min: 1, optimal: 4, max: 16 };
-    TensorRtBuilder::new(tensorrt).with_target(ADA).with_dimension("rows", rows)
+    PlanRequest {
+        targets: vec![ADA],
+        dimensions: [("rows".to_owned(), rows)].into(),
+        ..PlanRequest::default()
+    }
+}
+
+fn builder<'b>(tensorrt: &TensorRt) -> TensorRtBuilder<'b> {
+    TensorRtBuilder::new(tensorrt, request())
 }
 
 #[test]
@@ -48,9 +58,8 @@ fn a_network_is_built_into_a_plan() -> Result<()> {
 
     let (_folder, path) = file(&network());
     let (mut phases, mut ends, mut deepest) = (0, 0, 0);
-    let plan = builder(&tensorrt)
-        .with_workspace_bytes(1 << 28)
-        .with_optimization_level(2)
+    let request = PlanRequest { workspace_bytes: Some(1 << 28), optimization_level: Some(2), ..request() };
+    let plan = TensorRtBuilder::new(&tensorrt, request)
         .with_progress(|progress| {
             phases += usize::from(progress.step == 0);
             ends += usize::from(progress.step == progress.steps);
@@ -75,8 +84,8 @@ fn a_network_is_built_into_a_plan() -> Result<()> {
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT)"]
 fn a_build_that_fails_names_the_file_and_the_reason() {
     use ErrorKind::{Execution, InvalidArgument, InvalidData};
-    type Change = fn(TensorRtBuilder<'_>) -> TensorRtBuilder<'_>;
-    let as_is: Change = |builder| builder;
+    type Change = fn(&mut PlanRequest);
+    let as_is: Change = |_| ();
     let unknown = Model {
         nodes: &[("Relu", &["a"], "b"), ("Frobnicate", &["b"], "c")],
         inputs: &[("a", F32, "2 3")],
@@ -113,21 +122,21 @@ fn a_build_that_fails_names_the_file_and_the_reason() {
         (
             "Hopper",
             network(),
-            |builder| builder.with_target(ComputeCapability::new(9, 0)),
+            |request| request.targets.push(ComputeCapability::new(9, 0)),
             InvalidArgument,
             &["does not support compute capability 9.0: expected one of 7.5, 8.0, 8.6, 8.9, 12.0, 12.1"],
         ),
         (
             "a timing cache",
             network(),
-            |builder| builder.with_timing_cache("/tmp/times"),
+            |request| request.timing_cache = Some("/tmp/times".into()),
             InvalidArgument,
             &["has no timing cache"],
         ),
         (
             "too little workspace",
             network(),
-            |builder| builder.with_workspace_bytes(1),
+            |request| request.workspace_bytes = Some(1),
             Execution,
             &["workspace"],
         ),
@@ -136,7 +145,9 @@ fn a_build_that_fails_names_the_file_and_the_reason() {
     let mut wrong = Vec::new();
     for (name, bytes, change, kind, parts) in cases {
         let (_folder, path) = file(&bytes);
-        match change(builder(&tensorrt)).build(&path) {
+        let mut request = request();
+        change(&mut request);
+        match TensorRtBuilder::new(&tensorrt, request).build(&path) {
             Ok(plan) => wrong.push(format!("{name}: built, {} bytes", plan.bytes.len())),
             Err(error) => {
                 let text = error.to_string();
@@ -213,7 +224,10 @@ fn a_build_is_cancelled_by_the_caller() {
 #[ignore = "needs TensorRT for RTX (OCELLI_TENSORRT) on a machine without NVIDIA's driver"]
 fn without_a_target_a_build_needs_the_driver() {
     let (_folder, path) = file(&network());
-    let error = TensorRtBuilder::new(&tensorrt()).build(&path).map(|_| ()).expect_err("an error");
+    let error = TensorRtBuilder::new(&tensorrt(), PlanRequest::default())
+        .build(&path)
+        .map(|_| ())
+        .expect_err("an error");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("NVIDIA's driver is not installed"), "{error}");
 }

@@ -4,7 +4,7 @@
 use ocelli_engines::conformance::{self, Tolerance};
 use ocelli_engines::cuda::CudaDevice;
 use ocelli_engines::tensorrt::{
-    ComputeCapability, DimensionRange, Plan, Product, TensorRt, TensorRtBuilder, TensorRtEngine,
+    ComputeCapability, DimensionRange, Plan, PlanRequest, Product, TensorRt, TensorRtBuilder, TensorRtEngine,
 };
 use ocelli_engines::{Dim, Engine, EngineSpec, ErrorKind, Result, Tensor};
 use std::sync::{Arc, OnceLock};
@@ -44,14 +44,14 @@ fn build(tensorrt: &TensorRt, (major, minor): (u32, u32)) -> Plan {
     let folder = tempfile::tempdir().expect("there is a place");
     let onnx = folder.path().join("network.onnx");
     std::fs::write(&onnx, network()).expect("it is written");
-    let builder = TensorRtBuilder::new(tensorrt)
-        .with_dimension("rows", DimensionRange { min: 0, optimal: 8, max: 64 })
-        .with_dimension("tokens", DimensionRange { min: 0, optimal: 8, max: 64 });
-    let builder = match tensorrt.product() {
-        Product::TensorRtForRtx => builder.with_target(ComputeCapability::new(major, minor)),
-        _ => builder,
+    let range = DimensionRange { min: 0, optimal: 8, max: 64 };
+    let dimensions = ["rows", "tokens"].map(|name| (name.to_owned(), range)).into();
+    let targets = match tensorrt.product() {
+        Product::TensorRtForRtx => vec![ComputeCapability::new(major, minor)],
+        _ => Vec::new(),
     };
-    builder.build(&onnx).expect("it is built")
+    let request = PlanRequest { targets, dimensions, ..PlanRequest::default() };
+    TensorRtBuilder::new(tensorrt, request).build(&onnx).expect("it is built")
 }
 
 fn engine(with_graphs: bool) -> Result<TensorRtEngine> {

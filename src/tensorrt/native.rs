@@ -1,13 +1,12 @@
 //! TensorRT itself.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use ocelli_engines::Engine;
 #[cfg(not(target_family = "wasm"))]
 use ocelli_engines::cuda::CudaDevice;
-use ocelli_engines::tensorrt::{BuildProgress, ComputeCapability, DimensionRange, Version};
+use ocelli_engines::tensorrt::{BuildProgress, ComputeCapability, PlanRequest, Version};
 #[cfg(not(target_family = "wasm"))]
 use ocelli_engines::tensorrt::{TensorRt, TensorRtBuilder, TensorRtEngine};
 use ocelli_export::contract::{FREE_DIMENSIONS, dim};
@@ -42,23 +41,6 @@ pub struct Gpu {
 }
 
 display_as!(Gpu, it => "{} (compute capability {})", it.name, it.compute_capability);
-
-/// Options of building an engine.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PlanRequest {
-    /// The compute capabilities to build for; the GPU of this machine if empty.
-    pub targets: Vec<ComputeCapability>,
-    /// The sizes of the graph's dynamic dimensions, by name.
-    pub dimensions: BTreeMap<String, DimensionRange>,
-    /// The most GPU memory that one layer may use, in bytes; all of it by default.
-    pub workspace_bytes: Option<u64>,
-    /// A file of measured kernel times, read and written, which makes the next build faster.
-    pub timing_cache: Option<PathBuf>,
-    /// Lets later versions of the library run the engine.
-    pub version_compatible: bool,
-    /// Lets later generations of GPUs run the engine.
-    pub hardware_compatible: bool,
-}
 
 /// Called while an engine is built, possibly on another thread; [`ControlFlow::Break`] cancels the build.
 pub type ReportStep<'r> = dyn FnMut(&BuildProgress<'_>) -> ControlFlow<()> + Send + 'r;
@@ -152,23 +134,7 @@ impl NativeTensorRt {
     /// [`ErrorKind::InvalidData`](ocelli_error::ErrorKind::InvalidData) for a graph that TensorRT cannot build,
     /// [`ErrorKind::Cancelled`](ocelli_error::ErrorKind::Cancelled) if `report` cancelled it.
     pub fn build(&self, onnx: &Path, request: &PlanRequest, report: &mut ReportStep<'_>) -> Result<Vec<u8>> {
-        let tensorrt = self.tensorrt()?;
-        let mut builder = TensorRtBuilder::new(&tensorrt)
-            .with_version_compatible(request.version_compatible)
-            .with_hardware_compatible(request.hardware_compatible)
-            .with_progress(report);
-        for target in &request.targets {
-            builder = builder.with_target(*target);
-        }
-        for (name, range) in &request.dimensions {
-            builder = builder.with_dimension(name, *range);
-        }
-        if let Some(bytes) = request.workspace_bytes {
-            builder = builder.with_workspace_bytes(bytes);
-        }
-        if let Some(path) = &request.timing_cache {
-            builder = builder.with_timing_cache(path);
-        }
+        let builder = TensorRtBuilder::new(&self.tensorrt()?, request.clone()).with_progress(report);
         Ok(builder.build(onnx)?.bytes)
     }
 

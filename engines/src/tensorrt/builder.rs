@@ -2,14 +2,15 @@
 
 use super::calls::build::Session;
 use super::progress::{BuildProgress, Progress, Reporter};
-use super::version::{ComputeCapability, Product};
+use super::request::PlanRequest;
+use super::version::Product;
 use super::{TensorRt, cache_file, onnx_outputs};
 use crate::cuda::CudaDevice;
 use crate::spec::{Dim, DimensionRange, EngineSpec, TensorSpec};
 use ocelli_error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// One build at a time: concurrent builds would distort each other's measurements, and errors come through one log.
@@ -25,7 +26,7 @@ const MAX_LEVEL: u8 = 5;
 /// Networks are strongly typed: each operator computes in the precision that the ONNX file gives it.
 pub struct TensorRtBuilder<'b> {
     tensorrt: TensorRt,
-    options: Options,
+    request: PlanRequest,
     progress: Option<Progress<'b>>,
 }
 
@@ -39,63 +40,10 @@ pub struct Plan {
     pub spec: EngineSpec,
 }
 
-#[derive(Debug, Clone, Default)]
-pub(super) struct Options {
-    pub(super) targets: Vec<ComputeCapability>,
-    pub(super) dimensions: BTreeMap<String, DimensionRange>,
-    pub(super) workspace_bytes: Option<u64>,
-    pub(super) timing_cache: Option<PathBuf>,
-    pub(super) version_compatible: bool,
-    pub(super) hardware_compatible: bool,
-    pub(super) optimization_level: Option<u8>,
-}
-
 impl<'b> TensorRtBuilder<'b> {
-    /// A build for the GPU of this machine, without dynamic dimensions.
-    pub fn new(tensorrt: &TensorRt) -> Self {
-        Self { tensorrt: tensorrt.clone(), options: Options::default(), progress: None }
-    }
-
-    /// Adds a compute capability to build for; no such GPU needs to be present.
-    ///
-    /// Only TensorRT for RTX supports this, for the capabilities in [`Product::targets`]; TensorRT proper builds for the
-    /// GPU of this machine.
-    pub fn with_target(mut self, target: ComputeCapability) -> Self {
-        self.options.targets.push(target);
-        self
-    }
-
-    /// The sizes that the dynamic dimension of this name (ONNX's `dim_param`) may have.
-    ///
-    /// Every dynamic dimension of an input needs a range. A range for a dimension that the graph does not have is ignored,
-    /// so that all graphs of a folder can be given the same ranges.
-    pub fn with_dimension(mut self, name: impl Into<String>, range: DimensionRange) -> Self {
-        self.options.dimensions.insert(name.into(), range);
-        self
-    }
-
-    setters! {
-        /// The limit of a layer's workspace in GPU memory, in bytes; by default all memory of the GPU.
-        with_workspace_bytes(bytes: u64) => options.workspace_bytes;
-
-        /// Lets later versions of TensorRT load the plan. TensorRT for RTX does not build such plans.
-        with_version_compatible(compatible: bool) => options.version_compatible;
-
-        /// Lets later GPUs (Ampere and newer) run the plan. TensorRT for RTX does not build such plans, but takes several
-        /// [targets](Self::with_target).
-        with_hardware_compatible(compatible: bool) => options.hardware_compatible;
-
-        /// The effort of the search for fast kernels, 0 to 5; TensorRT's default is 3.
-        with_optimization_level(level: u8) => options.optimization_level;
-    }
-
-    /// The file of measured kernel times, which make later builds faster. It is replaced after the build. A file from
-    /// another version or GPU is ignored with a warning.
-    ///
-    /// TensorRT for RTX has no timing cache: it compiles kernels when an engine first runs, and caches them itself.
-    pub fn with_timing_cache(mut self, path: impl Into<PathBuf>) -> Self {
-        self.options.timing_cache = Some(path.into());
-        self
+    /// A build of what is requested.
+    pub fn new(tensorrt: &TensorRt, request: PlanRequest) -> Self {
+        Self { tensorrt: tensorrt.clone(), request, progress: None }
     }
 
     /// Called as the build proceeds, possibly from TensorRT's threads; [`ControlFlow::Break`] cancels the build.
@@ -124,7 +72,7 @@ impl<'b> TensorRtBuilder<'b> {
     }
 
     fn build_inner(self, onnx: &Path) -> Result<Plan> {
-        let Self { tensorrt, options, progress } = self;
+        let Self { tensorrt, request: options, progress } = self;
         let functions = tensorrt.build_functions().map_err(Error::unavailable)?;
         let _one = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
         check(tensorrt.product(), &options)?;
@@ -172,10 +120,10 @@ impl<'b> TensorRtBuilder<'b> {
     }
 }
 
-debug_as!(TensorRtBuilder<'_>, it => "TensorRtBuilder({:?}, {:?})", it.tensorrt, it.options);
+debug_as!(TensorRtBuilder<'_>, it => "TensorRtBuilder({:?}, {:?})", it.tensorrt, it.request);
 
 /// Checks the options before TensorRT sees them.
-fn check(product: Product, options: &Options) -> Result<()> {
+fn check(product: Product, options: &PlanRequest) -> Result<()> {
     let refuse = |why: String| Err(Error::invalid_argument(why));
     let is_rtx = product == Product::TensorRtForRtx;
     for (name, DimensionRange { min, optimal, max }) in &options.dimensions {

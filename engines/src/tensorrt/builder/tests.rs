@@ -2,15 +2,16 @@
 
 use super::*;
 use crate::tensor::ElementType;
+use crate::tensorrt::ComputeCapability;
 
 #[test]
 fn invalid_options_are_refused() {
     use Product::{TensorRt, TensorRtForRtx};
     let range = |min, optimal, max| {
         let range = DimensionRange { min, optimal, max };
-        Options { dimensions: [("classes".to_owned(), range)].into(), ..Options::default() }
+        PlanRequest { dimensions: [("classes".to_owned(), range)].into(), ..PlanRequest::default() }
     };
-    let target = |target| Options { targets: vec![target], ..Options::default() };
+    let target = |target| PlanRequest { targets: vec![target], ..PlanRequest::default() };
     let hopper = ComputeCapability::new(9, 0);
     let invalid = "dimension `classes`: expected min ≤ optimal ≤ max, from 1 to 2^31 - 1, got ";
     let cases = [
@@ -27,23 +28,23 @@ fn invalid_options_are_refused() {
         ),
         (
             TensorRtForRtx,
-            Options { timing_cache: Some("times".into()), ..Options::default() },
+            PlanRequest { timing_cache: Some("times".into()), ..PlanRequest::default() },
             "TensorRT for RTX has no timing cache: it compiles kernels when an engine first runs".into(),
         ),
         (
             TensorRtForRtx,
-            Options { version_compatible: true, ..Options::default() },
+            PlanRequest { version_compatible: true, ..PlanRequest::default() },
             "TensorRT for RTX does not build version-compatible plans".into(),
         ),
         (
             TensorRtForRtx,
-            Options { hardware_compatible: true, ..Options::default() },
+            PlanRequest { hardware_compatible: true, ..PlanRequest::default() },
             "TensorRT for RTX does not build hardware-compatible plans; name several targets for one plan instead"
                 .into(),
         ),
         (
             TensorRt,
-            Options { optimization_level: Some(6), ..Options::default() },
+            PlanRequest { optimization_level: Some(6), ..PlanRequest::default() },
             "optimisation level 6: expected 0 to 5".into(),
         ),
     ];
@@ -55,7 +56,7 @@ fn invalid_options_are_refused() {
             other => wrong.push(format!("{options:?}: expected {expected:?}, got {other:?}")),
         }
     }
-    let all = Options {
+    let all = PlanRequest {
         workspace_bytes: Some(1 << 30),
         timing_cache: Some("times".into()),
         version_compatible: true,
@@ -64,9 +65,9 @@ fn invalid_options_are_refused() {
         ..range(0, 33, 64)
     };
     wrong.extend(check(TensorRt, &all).err().map(|error| error.to_string()));
-    let two = Options {
+    let two = PlanRequest {
         targets: vec![ComputeCapability::new(8, 9), ComputeCapability::new(12, 0)],
-        ..Options::default()
+        ..PlanRequest::default()
     };
     wrong.extend(check(TensorRtForRtx, &two).err().map(|error| error.to_string()));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

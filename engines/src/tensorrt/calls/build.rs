@@ -4,10 +4,10 @@ use super::part::{self, Create, CreateParser, INPUT, OUTPUT, Part, Sizes};
 use super::{element_type, function};
 use crate::c_text::text;
 use crate::spec::{Dim, DimensionRange, TensorSpec};
-use crate::tensorrt::builder::Options;
 use crate::tensorrt::library::parser_beside;
 use crate::tensorrt::log::{LOG, tidy};
 use crate::tensorrt::progress::Reporter;
+use crate::tensorrt::request::PlanRequest;
 use crate::tensorrt::version::{ComputeCapability, Product, Version};
 use ocelli_error::{Error, Result};
 use std::collections::BTreeMap;
@@ -135,7 +135,7 @@ impl Session {
     }
 
     /// Sets all options except the sizes and the timing cache.
-    pub(crate) fn configure(&mut self, options: &Options) -> Result<()> {
+    pub(crate) fn configure(&mut self, options: &PlanRequest) -> Result<()> {
         let mark = LOG.mark();
         let accepted = |accepted: i32, what: &str| {
             let refusal = || Error::invalid_argument(format!("TensorRT refused {what}: {}", LOG.since(mark)));

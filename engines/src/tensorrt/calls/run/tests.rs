@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::tensorrt::description::meaning;
-use crate::tensorrt::{ComputeCapability, Product, TensorRt, TensorRtBuilder};
+use crate::tensorrt::{ComputeCapability, PlanRequest, Product, TensorRt, TensorRtBuilder};
 use ocelli_error::ErrorKind;
 
 /// An ONNX file of one node, `y = Relu(x)`, written field by field after `onnx.proto3`.
@@ -47,7 +47,8 @@ fn without_a_driver_plans_are_refused_with_the_reason() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let onnx = folder.path().join("relu.onnx");
         std::fs::write(&onnx, relu()).expect("it can be written");
-        let builder = TensorRtBuilder::new(&tensorrt).with_target(ComputeCapability::new(8, 9));
+        let request = PlanRequest { targets: vec![ComputeCapability::new(8, 9)], ..PlanRequest::default() };
+        let builder = TensorRtBuilder::new(&tensorrt, request);
         builder.build(&onnx).expect("it is built").bytes
     } else {
         vec![0x5A; 100_000]
