@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ocelli_tracking::BoundingBox;
 
 use crate::tokenizer::collapse_white_space;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 pub(crate) use object::EncodedObject;
 pub use object::ObjectPrompt;
@@ -113,32 +113,28 @@ impl Prompts {
     /// [`MAX_PHRASE_BYTES`], or an exemplar box has no area.
     pub fn new<P: Into<Prompt>>(prompts: impl IntoIterator<Item = P>) -> Result<Self> {
         let prompts: Vec<Prompt> = prompts.into_iter().map(Into::into).collect();
-        let invalid = |message: String| Err(Error::invalid_argument(message));
         if prompts.is_empty() {
-            return invalid("no prompts: expected at least one class".into());
+            refuse!("no prompts: expected at least one class");
         }
         if prompts.len() > MAX_CLASSES {
-            return invalid(format!("{} prompts: expected at most {MAX_CLASSES}", prompts.len()));
+            refuse!("{} prompts: expected at most {MAX_CLASSES}", prompts.len());
         }
         for (class, prompt) in prompts.iter().enumerate() {
             let bytes = prompt.phrase.len();
             if bytes > MAX_PHRASE_BYTES {
                 let start: String = prompt.phrase.chars().take(30).collect();
-                return invalid(format!(
-                    "class {class} has {bytes} bytes, \"{start}…\": expected at most {MAX_PHRASE_BYTES}"
-                ));
+                refuse!("class {class} has {bytes} bytes, \"{start}…\": expected at most {MAX_PHRASE_BYTES}");
             }
             if prompt.phrase.is_empty() {
-                return invalid(format!("class {class} is blank: expected a word or a short phrase"));
+                refuse!("class {class} is blank: expected a word or a short phrase");
             }
             if let Some(exemplar) =
                 prompt.exemplars.iter().find(|e| !e.bbox.has_area() || !e.bbox.is_finite())
             {
-                let b = exemplar.bbox;
-                return invalid(format!(
-                    "exemplar of \"{}\", {},{},{},{}: it has no area; expected x1,y1,x2,y2 with x1 < x2 and y1 < y2",
-                    prompt.label, b.x1, b.y1, b.x2, b.y2
-                ));
+                let ([x1, y1, x2, y2], label) = (exemplar.bbox.to_xyxy(), &prompt.label);
+                refuse!(
+                    "exemplar of \"{label}\", {x1},{y1},{x2},{y2}: it has no area; expected x1,y1,x2,y2 with x1 < x2 and y1 < y2"
+                );
             }
         }
         Ok(Self(prompts))

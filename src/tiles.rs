@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::frame_view::{FrameView, PixelFormat};
 use crate::image::Image;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 pub use file::{MAX_TILED_PIXELS, TiledImage};
 pub(crate) use merge::{Merge, TileDetection};
@@ -334,8 +334,7 @@ impl Regions for WholeImage<'_> {
 pub(crate) fn part_of(view: FrameView<'_>, region: Region) -> Result<FrameView<'_>> {
     if region.right() > view.width || region.bottom() > view.height {
         let (width, height) = (view.width, view.height);
-        let message = format!("{region:?} is outside the image of {width} × {height} pixels");
-        return Err(Error::invalid_argument(message));
+        refuse!("{region:?} is outside the image of {width} × {height} pixels");
     }
     let pixel = if view.format == PixelFormat::Gray8 { 1 } else { 3 };
     let start = region.y as usize * view.stride + region.x as usize * pixel;

@@ -3,7 +3,7 @@
 //! The vocabulary, the merges and the normalisation of text come from the `tokenizer.json` of the checkpoint. Its settings
 //! for truncation and padding are ignored: the model fixes the length of a row.
 
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 /// The part of a model's configuration that describes rows of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +82,7 @@ impl Tokenizer {
         let padding = config.padding_id.unwrap_or(last);
         let context_length = config.context_length;
         if context_length <= start.len() + end.len() {
-            let message =
-                format!("tokeniser, {name}: a context of {context_length} tokens has no room for a phrase");
-            return Err(Error::invalid_argument(message));
+            refuse!("tokeniser, {name}: a context of {context_length} tokens has no room for a phrase");
         }
         Ok(Self { inner, context_length, start, end, padding })
     }

@@ -3,7 +3,7 @@
 mod on_device;
 
 use half::f16;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 use std::fmt;
 
 pub use on_device::{DeviceSlice, OnDevice};
@@ -160,12 +160,12 @@ impl Tensor {
     /// as `data`.
     pub fn new<T: Element>(shape: &[usize], data: Vec<T>) -> Result<Self> {
         if element_count(shape) != Some(data.len()) {
-            return Err(Error::invalid_argument(format!(
+            refuse!(
                 "tensor of {}: shape {shape:?} has {} elements, the data {}",
                 T::TYPE,
                 element_count(shape).map_or("too many".to_owned(), |count| count.to_string()),
                 data.len()
-            )));
+            );
         }
         Ok(Self { shape: shape.to_vec(), data: T::wrap(data) })
     }

@@ -84,6 +84,14 @@ macro_rules! display_as {
     };
 }
 
+/// Returns an [`InvalidArgument`](ErrorKind::InvalidArgument) error from the function, with a text as of `format!`.
+#[macro_export]
+macro_rules! refuse {
+    ($($message:tt)+) => {
+        return Err($crate::Error::invalid_argument(::std::format!($($message)+)))
+    };
+}
+
 /// The kind of an [`Error`], for programs that react to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -21,7 +21,7 @@ use crate::config::{ModelConfig, TextEncoder};
 use crate::contract::{TextPadding, hex};
 use crate::errors::{invalid, refused};
 use crate::prune::Pruning;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result, refuse};
 
 use family::Family;
 use load::Loaded;
@@ -193,7 +193,7 @@ impl OpenedCheckpoint {
             return Self::backbone(folder, loaded, options);
         }
         if options.base.is_some() {
-            return Err(refused(format!("base: it is {}, a whole model that needs no base", loaded.family)));
+            refuse!("base: it is {}, a whole model that needs no base", loaded.family);
         }
         Self::whole(folder, loaded, options)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::image::Image;
 use ocelli_engines::ForeignMemory;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Result, refuse};
 
 /// A frame of NV12 in the memory of an NVIDIA GPU: a plane of luma, and one of blue and red chroma with a pair for 2 × 2 pixels. Its
 /// memory is given back when the last clone is dropped.
@@ -50,9 +50,7 @@ impl DeviceFrame {
         let row = (self.width as usize).next_multiple_of(2);
         let is_fit = |stride| stride >= row && i32::try_from(stride).is_ok();
         if self.width == 0 || self.height == 0 || !is_fit(self.luma.1) || !is_fit(self.chroma.1) {
-            return Err(Error::invalid_argument(format!(
-                "{self:?}: expected at least one pixel, and strides from {row} to 2^31 bytes"
-            )));
+            refuse!("{self:?}: expected at least one pixel, and strides from {row} to 2^31 bytes");
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use ::image::{DynamicImage, RgbImage};
 
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 /// Extensions of the formats that [`Image::open`] reads.
 const EXTENSIONS: [&str; 18] = [
@@ -133,8 +133,7 @@ impl Image {
     pub fn from_rgb8(width: u32, height: u32, data: Vec<u8>) -> Result<Self> {
         let expected = rgb8_len(width, height)?;
         if data.len() != expected {
-            let message = format!("image of {width}x{height}: expected {expected} bytes, got {}", data.len());
-            return Err(Error::invalid_argument(message));
+            refuse!("image of {width}x{height}: expected {expected} bytes, got {}", data.len());
         }
         Ok(Self { width, height, data })
     }
@@ -243,15 +242,11 @@ impl<'a> ImageView<'a> {
         rgb8_len(width, height)?;
         let row = width as usize * 3;
         if stride_bytes < row {
-            let message =
-                format!("image of {width}x{height}: expected a stride of at least {row}, got {stride_bytes}");
-            return Err(Error::invalid_argument(message));
+            refuse!("image of {width}x{height}: expected a stride of at least {row}, got {stride_bytes}");
         }
         let expected = stride_bytes.checked_mul(height as usize - 1).and_then(|len| len.checked_add(row));
         if expected.is_none_or(|expected| data.len() < expected) {
-            let message =
-                format!("image of {width}x{height}, stride {stride_bytes}: {} bytes are too few", data.len());
-            return Err(Error::invalid_argument(message));
+            refuse!("image of {width}x{height}, stride {stride_bytes}: {} bytes are too few", data.len());
         }
         Ok(Self { width, height, stride: stride_bytes, data })
     }
@@ -310,8 +305,7 @@ ocelli_engines::debug_as!(ImageView<'_>, it => "ImageView({}x{}, stride {})", it
 /// The length of an image without padding, in bytes.
 fn rgb8_len(width: u32, height: u32) -> Result<usize> {
     if width == 0 || height == 0 {
-        let message = format!("image of {width}x{height}: expected at least one pixel");
-        return Err(Error::invalid_argument(message));
+        refuse!("image of {width}x{height}: expected at least one pixel");
     }
     (width as usize).checked_mul(3).and_then(|row| row.checked_mul(height as usize)).ok_or_else(|| {
         let message = format!("image of {width}x{height}: more bytes than this machine can address");

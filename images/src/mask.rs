@@ -25,7 +25,7 @@ pub(crate) use outline::distance_to_segment;
 pub use polygon::{nearest, splice};
 pub use resample::MaskResampler;
 
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 use runs::RunBuilder;
 
 /// A set of pixels of an image in COCO's run-length encoding: column by column, background first.
@@ -71,9 +71,7 @@ impl Mask {
     pub fn from_bitmap(bitmap: &[u8], width: u32, height: u32) -> Result<Self> {
         let pixels = check_size(width, height)?;
         if bitmap.len() != pixels as usize {
-            let message =
-                format!("mask bitmap, {width}×{height}: expected {pixels} bytes, got {}", bitmap.len());
-            return Err(Error::invalid_argument(message));
+            refuse!("mask bitmap, {width}×{height}: expected {pixels} bytes, got {}", bitmap.len());
         }
         // The runs follow the columns and the bitmap the rows: a block of columns reads each cache line once instead of
         // once for each of its pixels.
@@ -200,10 +198,10 @@ impl Mask {
         let pixels = check_size(width, height)?;
         let fits = |at: u32, length: u32, all: u32| at.checked_add(length).is_some_and(|end| end <= all);
         if !fits(at.0, self.width, width) || !fits(at.1, self.height, height) {
-            return Err(Error::invalid_argument(format!(
-                "mask of {}×{} at {},{}: it is outside the image of {width}×{height} pixels",
-                self.width, self.height, at.0, at.1
-            )));
+            let ((own_width, own_height), (x, y)) = ((self.width, self.height), at);
+            refuse!(
+                "mask of {own_width}×{own_height} at {x},{y}: it is outside the image of {width}×{height} pixels"
+            );
         }
         let (mut runs, mut end) = (RunBuilder::default(), 0);
         for span in self.spans() {
@@ -274,8 +272,7 @@ fn check_size(width: u32, height: u32) -> Result<u32> {
     match width.checked_mul(height) {
         Some(pixels) if pixels > 0 => Ok(pixels),
         _ => {
-            let message = format!("mask size, {width}×{height}: expected 1 to {} pixels", u32::MAX);
-            Err(Error::invalid_argument(message))
+            refuse!("mask size, {width}×{height}: expected 1 to {} pixels", u32::MAX)
         }
     }
 }

@@ -18,7 +18,7 @@ mod kernel;
 mod weights;
 
 use crate::frame_view::{FrameView, PixelFormat, nv12};
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 pub use ocelli_resize::Rounding;
 use ocelli_resize::{Resize, U8x3};
 
@@ -104,9 +104,7 @@ impl Preprocessor {
         image.check()?;
         if out.len() != self.output_len() {
             let (side, found) = (self.config.imgsz, out.len());
-            let message =
-                format!("preprocessing: expected an output of [3, {side}, {side}], got {found} values");
-            return Err(Error::invalid_argument(message));
+            refuse!("preprocessing: expected an output of [3, {side}, {side}], got {found} values");
         }
         let Self { config, resize, levels, packed } = self;
         let FrameView { data, width, height, stride, format, .. } = image;

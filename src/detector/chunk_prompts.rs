@@ -8,7 +8,7 @@ use ocelli_export::contract::{Manifest, Prompting, tensor};
 use super::engine_io::fixed_size;
 use super::text::EmbeddedPrompt;
 use crate::text_cache::TextFeatures;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Result, refuse};
 
 /// Chunks that stay on a device for the next image; one of four classes takes 135 KB. An image with more chunks keeps all
 /// of its own.
@@ -50,10 +50,10 @@ impl ChunkShape {
         let tokens = fixed_size(engine, tensor::PROMPT_MASK, 1).unwrap_or(text_tokens + appended);
         if tokens < text_tokens + appended {
             let most = tokens.saturating_sub(text_tokens + 1);
-            return Err(Error::invalid_argument(format!(
+            refuse!(
                 "{exemplars} exemplars of one class: the engine takes at most {most}; remove some, or choose another \
                  engine"
-            )));
+            );
         }
         let rows = fixed_size(engine, tensor::PROMPT_MASK, 0).unwrap_or(classes);
         Ok(Self { rows, text_tokens, appended, tokens, width })

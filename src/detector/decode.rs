@@ -21,7 +21,7 @@ use crate::model::Model;
 use crate::postprocess::{Candidate, ClassOutputs, PostProcessOptions, PostProcessor};
 use crate::process_memory::log_memory_after;
 use crate::timing::{Instant, STAGE_TARGET, StageTimes, milliseconds_since};
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 /// Finds the instances of prompts in image features: the encoder-decoder, the exemplar encoder, the mask head and the
 /// post-processing. The buffers are reused.
@@ -317,7 +317,7 @@ impl PromptDecoder {
         self.load_for(masks)?;
         let known = prompts.classes.len();
         if let Some(class) = classes.and_then(|classes| classes.iter().find(|&&class| class >= known)) {
-            return Err(Error::invalid_argument(format!("class {class}: expected a class id below {known}")));
+            refuse!("class {class}: expected a class id below {known}");
         }
         let screened = match classes {
             Some(_) => None,

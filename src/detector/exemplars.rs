@@ -8,7 +8,7 @@ use super::features::{COARSE, HostCopies, ImageFeatures};
 use crate::engine::EngineFactory;
 use crate::model::Model;
 use crate::prompt::Prompt;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 /// The least share of a box that is in the image: a box that is cut at the edge is an example, one for a larger image is not.
 const LEAST_INSIDE: f32 = 0.1;
@@ -53,12 +53,11 @@ impl ExemplarEncoder {
         for (target, exemplar) in boxes.chunks_exact_mut(4).zip(exemplars) {
             let inside = exemplar.bbox.clip_to(width, height);
             if !inside.has_area() || inside.area() < LEAST_INSIDE * exemplar.bbox.area() {
-                let (b, label) = (exemplar.bbox, prompt.label());
+                let ([x1, y1, x2, y2], label) = (exemplar.bbox.to_xyxy(), prompt.label());
                 let most = if inside.has_area() { "most of it" } else { "it" };
-                return Err(Error::invalid_argument(format!(
-                    "exemplar of \"{label}\", {},{},{},{}: {most} is outside the image of {width} × {height} pixels",
-                    b.x1, b.y1, b.x2, b.y2
-                )));
+                refuse!(
+                    "exemplar of \"{label}\", {x1},{y1},{x2},{y2}: {most} is outside the image of {width} × {height} pixels"
+                );
             }
             target.copy_from_slice(&inside.scaled(1.0 / width, 1.0 / height).to_cxcywh());
         }

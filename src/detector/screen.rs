@@ -18,7 +18,7 @@ use crate::cache::{cache_folder, create_folder, short_hex};
 use crate::engine::EngineFactory;
 use crate::model::Model;
 use crate::postprocess::sigmoid;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 /// Classes are screened this many times as many at once as they are decoded: a class takes a sixteenth of the scores of
 /// attention.
@@ -104,12 +104,11 @@ impl ScreenCalibration {
         confidence: f32,
         keep: f64,
     ) -> Result<Self> {
-        let invalid = |message: String| Err(Error::invalid_argument(message));
         if !(keep > 0.0 && keep <= 1.0) {
-            return invalid(format!("keep is {keep}: expected above 0 and at most 1"));
+            refuse!("keep is {keep}: expected above 0 and at most 1");
         }
         if detected.is_empty() {
-            return invalid("nothing was detected: there is nothing to calibrate the screen on".to_owned());
+            refuse!("nothing was detected: there is nothing to calibrate the screen on");
         }
         detected.sort_unstable_by(f32::total_cmp);
         let lost = ((1.0 - keep) * detected.len() as f64 + 1e-9) as usize;

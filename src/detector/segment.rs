@@ -13,7 +13,7 @@ use crate::engine::EngineFactory;
 use crate::mask::{Mask, MaskResampler};
 use crate::model::Model;
 use crate::prompt::{EncodedObject, ObjectPrompt};
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 /// The masks of an object: one for prompts that are not ambiguous, then three.
 const MASKS: usize = 4;
@@ -189,9 +189,10 @@ impl Graphs {
             return Ok(known);
         }
         if features.hidden.is_empty() {
-            let message = "clicks: these features have no part for clicks; encode the image with Detector::encode, on a \
-                           backbone that has the output hidden";
-            return Err(Error::invalid_argument(message));
+            refuse!(
+                "clicks: these features have no part for clicks; encode the image with Detector::encode, on a \
+                           backbone that has the output hidden"
+            );
         }
         let (device, mut made) = (self.device(), ClickFeatures::default());
         made.run(&mut self.features, device.as_ref(), &features.hidden, Vec::new())?;

@@ -20,7 +20,7 @@ use crate::engine::EngineFactory;
 use crate::model::Model;
 use crate::prompt::EncodedObject;
 use buckets::BUCKET;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result, refuse};
 
 /// The largest logit of a mask prompt.
 const MAX_PROMPT_LOGIT: f32 = 32.0;
@@ -135,9 +135,7 @@ impl MaskletNetwork {
     pub(super) fn set_frame(&mut self, number: usize, frame: &MaskFrame) -> Result<()> {
         self.current = None;
         if frame.hidden.is_empty() {
-            let message =
-                format!("frame {number} has no features: expected those of the backbone's last layer");
-            return Err(Error::invalid_argument(message));
+            refuse!("frame {number} has no features: expected those of the backbone's last layer");
         }
         let all = self.devices.iter_mut().map(|device| (device, ()));
         at_once(all.collect(), |device, ()| device.graphs.run_features(&frame.hidden))?;

@@ -20,7 +20,7 @@ use crate::detector::Detector;
 use crate::image::Image;
 use crate::mask::Mask;
 use crate::prompt::{Prompt, Prompts};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Result, refuse};
 
 use features::Frames;
 pub use features::KeepFeatures;
@@ -105,11 +105,12 @@ impl VideoSession {
     /// A session without objects. The detector has to be built with masks for texts, exemplars and boxes.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] if the model has no tracker; [`ErrorKind::InvalidArgument`] for options out of range; errors of the
-    /// source and of loading the graphs.
+    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if the model has no tracker;
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for options out of range; errors of the source and of
+    /// loading the graphs.
     pub fn new(detector: Detector, source: SessionSource, options: VideoSessionOptions) -> Result<Self> {
         if options.window == Some(0) {
-            return Err(invalid("a window of 0 frames: expected at least 1"));
+            refuse!("a window of 0 frames: expected at least 1");
         }
         let network = MaskletNetwork::of(&detector, &options.masklets)?;
         let session = MaskletSession::new(source.shape(), Retention::Video, options.masklets)?;
@@ -127,11 +128,11 @@ impl VideoSession {
     /// them stay on the first.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the session has had objects; [`ErrorKind::Mismatch`] for a model of other sizes; errors of
-    /// loading the graphs.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the session has had objects;
+    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) for a model of other sizes; errors of loading the graphs.
     pub fn add_device(&mut self, detector: &Detector) -> Result<()> {
         if self.next_object() > 0 {
-            return Err(invalid("devices: the session has had objects: add devices before the first"));
+            refuse!("devices: the session has had objects: add devices before the first");
         }
         self.network.add_device(detector.model(), detector.engine_factory())?;
         self.network.current = None;
@@ -142,7 +143,8 @@ impl VideoSession {
     /// Goes on to another video, without objects. The engines stay loaded; everything else of the video before is freed.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the video has no pixels or no frames; the session then has the video before.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the video has no pixels or no frames; the session then
+    /// has the video before.
     pub fn open(&mut self, source: SessionSource) -> Result<()> {
         let session = MaskletSession::new(source.shape(), Retention::Video, self.options)?;
         self.frames.set_source(source);
@@ -194,7 +196,7 @@ impl VideoSession {
     /// them is remembered as far as the tracker reads it, and the results in the window are those of a session without one.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the frame has another size, or the video is not pushed.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the frame has another size, or the video is not pushed.
     pub fn push(&mut self, image: Image) -> Result<usize> {
         let number = self.frames.source.push(image)?;
         self.session.set_frame_count(number + 1);
@@ -213,7 +215,7 @@ impl VideoSession {
     /// The image of a frame, of the size of the video.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no such frame; as [`SessionSource::image`].
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there is no such frame; as [`SessionSource::image`].
     pub fn image(&mut self, frame: usize) -> Result<Image> {
         self.check_frame(frame)?;
         self.frames.source.image(frame)
@@ -222,8 +224,9 @@ impl VideoSession {
     /// Starts over: finds the objects that a text describes on a frame. Runs look for them in every frame.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no such frame or the text is blank; [`ErrorKind::Mismatch`] if the detector was
-    /// built without masks; errors of the source and of the graphs, after which the session has to be started over.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there is no such frame or the text is blank;
+    /// [`Mismatch`](ocelli_error::ErrorKind::Mismatch) if the detector was built without masks; errors of the source and of the
+    /// graphs, after which the session has to be started over.
     pub fn add_text(&mut self, frame: usize, text: impl AsRef<str>) -> Result<TrackedFrame> {
         self.start_over(frame, Prompt::new(text), DetectorPrompt::Text)
     }
@@ -232,10 +235,11 @@ impl VideoSession {
     /// them in every frame. A prompt with a text as well is more reliable.
     ///
     /// # Errors
-    /// As [`add_text`](Self::add_text); [`ErrorKind::InvalidArgument`] if the prompt has no boxes, or one is outside the frame.
+    /// As [`add_text`](Self::add_text); [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the prompt has no boxes,
+    /// or one is outside the frame.
     pub fn add_exemplars(&mut self, frame: usize, prompt: Prompt) -> Result<TrackedFrame> {
         if prompt.exemplars().is_empty() {
-            return Err(invalid("the prompt has no exemplars: expected at least one box"));
+            refuse!("the prompt has no exemplars: expected at least one box");
         }
         self.start_over(frame, prompt, DetectorPrompt::Text)
     }
@@ -244,8 +248,8 @@ impl VideoSession {
     /// others, and hold no frames back: nothing can show that an object is false.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no such frame or the box is outside of it; errors of the source and of the
-    /// graphs, after which the session has to be started over.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there is no such frame or the box is outside of it;
+    /// errors of the source and of the graphs, after which the session has to be started over.
     pub fn add_box(&mut self, frame: usize, bbox: BoundingBox) -> Result<TrackedFrame> {
         self.start_over(frame, Prompt::visual("object").with_exemplar(bbox, true), DetectorPrompt::Box)
     }
@@ -273,8 +277,8 @@ impl VideoSession {
     /// same frame refine the mask that it has by then: give earlier clicks again where they should still count.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there are no clicks, no such frame or no results of it, or if the object was removed;
-    /// errors of the source and of the graphs.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there are no clicks, no such frame or no results of it,
+    /// or if the object was removed; errors of the source and of the graphs.
     pub fn add_points(&mut self, object: ObjectId, frame: usize, clicks: &[Click]) -> Result<TrackedFrame> {
         self.check_frame(frame)?;
         self.check_object(object)?;
@@ -287,8 +291,8 @@ impl VideoSession {
     /// has to have been shown.
     ///
     /// # Errors
-    /// As [`add_points`](Self::add_points); [`ErrorKind::InvalidArgument`] if the object is tracked already, or the mask is not
-    /// as large as the video or has too few pixels.
+    /// As [`add_points`](Self::add_points); [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if the object is
+    /// tracked already, or the mask is not as large as the video or has too few pixels.
     pub fn add_mask(&mut self, object: ObjectId, frame: usize, mask: &Mask) -> Result<TrackedFrame> {
         self.check_frame(frame)?;
         self.check_object(object)?;
@@ -302,7 +306,7 @@ impl VideoSession {
     /// `max_frames` more frames, by default to the end of the video. A backward run begins with the frame before the start.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is nothing to follow or no such frame.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there is nothing to follow or no such frame.
     pub fn propagate(
         &mut self,
         direction: RunDirection,
@@ -327,12 +331,12 @@ impl VideoSession {
     /// Removes an object from all frames; its id is not used again.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if there is no such object, or not any more.
+    /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there is no such object, or not any more.
     pub fn remove(&mut self, object: ObjectId) -> Result<()> {
         self.check_object(object)?;
         if !self.session.remove_object(object) {
             let tracked = self.objects();
-            return Err(invalid(format!("there is no object {object}: expected one of {tracked:?}")));
+            refuse!("there is no object {object}: expected one of {tracked:?}");
         }
         self.removed.insert(object);
         Ok(())
@@ -364,20 +368,14 @@ impl VideoSession {
         }
         let why = if frame < frames.start { "has left the window" } else { "is not in the video" };
         let (first, last) = (frames.start, frames.end.saturating_sub(1));
-        Err(invalid(format!("frame {frame} {why}: expected {first} to {last}")))
+        refuse!("frame {frame} {why}: expected {first} to {last}")
     }
 
     fn check_object(&self, object: ObjectId) -> Result<()> {
         if self.removed.contains(&object) || self.session.removed().contains(&object) {
             let next = self.next_object();
-            let text =
-                format!("object {object} was removed: expected one that is tracked, or a new one, {next}");
-            return Err(invalid(text));
+            refuse!("object {object} was removed: expected one that is tracked, or a new one, {next}");
         }
         Ok(())
     }
-}
-
-fn invalid(message: impl AsRef<str>) -> Error {
-    Error::new(ErrorKind::InvalidArgument, message)
 }

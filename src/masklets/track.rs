@@ -10,7 +10,7 @@ use super::detect::MaskFrame;
 use super::network::{FrameNetwork, MaskFrames, MaskletNetwork};
 use super::tracked::{TrackedFrame, join};
 use crate::model::Model;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result, refuse};
 
 /// Follows the objects of all classes through a stream of frames, forward. Several streams share a network.
 ///
@@ -89,9 +89,7 @@ impl Sessions {
     ) -> Result<Vec<TrackedFrame>> {
         let number = self.count;
         if self.frames.is_some_and(|frames| number >= frames) {
-            let message =
-                format!("frame {number} is not in the video, which was announced with {number} frames");
-            return Err(Error::invalid_argument(message));
+            refuse!("frame {number} is not in the video, which was announced with {number} frames");
         }
         network.set_frame(number, frame)?;
         self.count += 1;

@@ -8,7 +8,7 @@ use ocelli_tracking::{BoundingBox, Track, TrackState};
 use crate::detection::Detection;
 use crate::mask::Mask;
 use crate::outcome::FrameOutcome;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 /// An object of a frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,7 +114,7 @@ pub(super) fn join(shown: Vec<ShownFrame>) -> Result<TrackedFrame> {
 fn to_mask(mask: &BitMask) -> Result<Mask> {
     let (width, height) = (mask.width(), mask.height());
     let (Ok(w), Ok(h), Ok(_)) = (width.try_into(), height.try_into(), u32::try_from(width * height)) else {
-        return Err(Error::invalid_argument(format!("a mask of {width} × {height} pixels is too large")));
+        refuse!("a mask of {width} × {height} pixels is too large");
     };
     Mask::from_run_lengths(&mask.column_runs(), w, h)
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::hub::HubName;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Result, refuse};
 use ocelli_export::Pruning;
 use ocelli_export::contract::{Precision, Target};
 use serde::{Deserialize, Serialize};
@@ -61,8 +61,7 @@ impl ModelSource {
                 } else {
                     "no such folder or file"
                 };
-                let message = format!("cannot open the model, {}: {why}; {WHERE}", path.display());
-                Err(Error::invalid_argument(message))
+                refuse!("cannot open the model, {}: {why}; {WHERE}", path.display())
             }
             _ => Ok(()),
         }

@@ -20,7 +20,7 @@ use crate::outcome::FrameOutcome;
 use crate::prompt::Prompts;
 use crate::sink::Sink;
 use crate::source::Source;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 /// Builds a [`Pipeline`], or runs a stream; created by [`Pipeline::builder`].
 #[must_use]
@@ -223,13 +223,12 @@ fn load(
 
 /// Checks the objects that are given in place of prompts.
 fn check_objects(objects: &[GivenObject], labels: &[Arc<str>]) -> Result<()> {
-    let invalid = |message: String| Err(Error::invalid_argument(message));
     if objects.is_empty() {
-        return invalid("no objects are given: expected at least one".into());
+        refuse!("no objects are given: expected at least one");
     }
     match objects.iter().find(|object| object.class_id >= labels.len()) {
         Some(GivenObject { id, class_id, .. }) => {
-            invalid(format!("object {id}: there is no label {class_id}"))
+            refuse!("object {id}: there is no label {class_id}")
         }
         None => Ok(()),
     }

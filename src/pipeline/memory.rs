@@ -11,7 +11,7 @@ use super::job::Job;
 use super::stage_loop::StageLoop;
 use crate::masklets::{GivenObject, MaskletNetwork, Sessions, TrackedFrame};
 use crate::threads::Stage;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 /// The network and the options for objects that are followed by memory.
 pub(super) struct Memory {
@@ -83,8 +83,7 @@ impl MemoryStage {
         let Job { outcome, masks, .. } = &mut job;
         let (index, size) = (outcome.index, outcome.size);
         if given.is_some() && outcome.origin.is_some() {
-            let message = "objects are given on frames of one source: expected one source";
-            return Err(Error::invalid_argument(message));
+            refuse!("objects are given on frames of one source: expected one source");
         }
         let stream = match streams.entry(outcome.source_number()) {
             Entry::Occupied(known) => known.into_mut(),
@@ -101,11 +100,11 @@ impl MemoryStage {
             }
         };
         if stream.size != size {
-            let (was, now) = (stream.size, size);
-            return Err(Error::invalid_argument(format!(
-                "frame {index}: it has {}×{} pixels, the frames before {}×{}; a tracker needs frames of one size",
-                now.0, now.1, was.0, was.1
-            )));
+            let ((old_width, old_height), (width, height)) = (stream.size, size);
+            refuse!(
+                "frame {index}: it has {width}×{height} pixels, the frames before {old_width}×{old_height}; a tracker needs \
+                 frames of one size"
+            );
         }
         let objects = given.as_mut().and_then(|given| given.remove(&index));
         let objects: Vec<_> = objects.iter().flatten().map(GivenObject::prompt).collect();
@@ -131,9 +130,7 @@ impl MemoryStage {
         let late = self.given.as_ref().and_then(|given| given.first_key_value());
         let Some((frame, objects)) = late.filter(|_| !self.shared.is_stopping()) else { return Ok(()) };
         let id = objects.first().map_or(0, |object| u64::from(object.id) + 1);
-        let message =
-            format!("frame {frame}, where object {id} is given, is not among the frames that were read");
-        Err(Error::invalid_argument(message))
+        refuse!("frame {frame}, where object {id} is given, is not among the frames that were read")
     }
 }
 

@@ -4,7 +4,7 @@ use super::image_files::letterboxed;
 use super::{Images, Sink};
 use crate::image::Image;
 use crate::outcome::FrameOutcome;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Result, refuse};
 use std::time::Duration;
 
 /// The widest grid in pixels.
@@ -39,9 +39,7 @@ impl<'s> Grid<'s> {
     pub fn new(sources: usize, frame_rate: f64, sinks: Vec<Box<dyn Sink + 's>>) -> Result<Self> {
         let interval = Duration::try_from_secs_f64(1.0 / frame_rate).ok().filter(|one| !one.is_zero());
         let (Some(interval), 1..) = (interval, sources) else {
-            let message =
-                format!("a grid of {sources} sources at {frame_rate} frames a second: expected at least one");
-            return Err(Error::invalid_argument(message));
+            refuse!("a grid of {sources} sources at {frame_rate} frames a second: expected at least one");
         };
         let columns = (1..).find(|columns| columns * columns >= sources).unwrap_or(1);
         let (columns, rows) = (columns as u32, sources.div_ceil(columns) as u32);

@@ -8,7 +8,7 @@ use super::{Images, Sink};
 use crate::atomic_file::{create_folder, write_atomically};
 use crate::image::{Image, ImageView, has_image_extension};
 use crate::outcome::FrameOutcome;
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result, refuse};
 
 /// JPEG quality, 1 to 100.
 const JPEG_QUALITY: u8 = 92;
@@ -22,8 +22,7 @@ pub fn check_image_format(path: &Path) -> Result<()> {
     if format.is_some_and(|format| format.can_write() && format != ImageFormat::Gif) {
         return Ok(());
     }
-    let message = format!("{}: unsupported image format; use .png, .jpg or .webp", path.display());
-    Err(Error::invalid_argument(message))
+    refuse!("{}: unsupported image format; use .png, .jpg or .webp", path.display())
 }
 
 /// Scales an image to fit into a black page of another size, centred.
@@ -72,8 +71,7 @@ impl ImageSequence {
         };
         check_folder(&folder)?;
         let Some((before, digits, after)) = number_in(&name) else {
-            let message = format!("{}: expected one number in the name, such as %06d.png", target.display());
-            return Err(Error::invalid_argument(message));
+            refuse!("{}: expected one number in the name, such as %06d.png", target.display());
         };
         check_image_format(Path::new(&name))?;
         Ok(Self { folder, before, digits, after })

@@ -11,7 +11,7 @@ use super::objects::objects;
 use crate::atomic_file::{create_folder, write_atomically};
 use crate::draw::track_color;
 use crate::outcome::FrameOutcome;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Result, refuse};
 
 /// Writes `00000.png` for each frame: each pixel is the id of its track, 0 where there is none. Ids up to 255 have a palette
 /// with the tracks' colours; a frame with higher ids is 16-bit grey.
@@ -35,8 +35,7 @@ impl Sink for MaskPngs {
         let owners = objects(outcome)?.owners;
         let most = owners.iter().copied().max().unwrap_or(0);
         if most > u64::from(u16::MAX) {
-            let message = format!("frame {}: a PNG of masks has no room for track {most}", outcome.index);
-            return Err(Error::invalid_argument(message));
+            refuse!("frame {}: a PNG of masks has no room for track {most}", outcome.index);
         }
         let is_small = most <= u64::from(u8::MAX);
         let pixels: Vec<u8> = if is_small {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{FRAME_RATES, Source, SourceInfo, time_of};
 use crate::frame::Frame;
 use crate::image::Image;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 /// Image files, one frame each, at a given frame rate. Sizes may differ. An image that cannot be read ends the stream
 /// with an error.
@@ -33,7 +33,7 @@ impl ImageFiles {
             return Err(Error::invalid_argument(message).about("frame_rate"));
         }
         let Some(first) = files.first() else {
-            return Err(Error::invalid_argument(format!("{name}: expected at least one image")));
+            refuse!("{name}: expected at least one image");
         };
         let first = Image::open(first)?;
         let info = SourceInfo {

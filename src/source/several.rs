@@ -8,7 +8,7 @@ use super::{Source, SourceInfo};
 use crate::cancellation::{CancelHook, Cancellation};
 use crate::frame::{Frame, Origin};
 use crate::threads::{Stage, cannot_start_thread, guard, locked};
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 /// The time that a stream that is dropped waits for the threads of its sources: less than a run waits for its source.
 const PATIENCE: Duration = Duration::from_millis(800);
@@ -110,13 +110,12 @@ impl Several {
     /// [`InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) without a source, or with two of the same name;
     /// [`Io`](ocelli_error::ErrorKind::Io) if a thread cannot be started.
     pub fn start(feeds: Vec<Feed>, newest: Option<bool>, cancellation: Cancellation) -> Result<Self> {
-        let invalid = |message: String| Err(Error::invalid_argument(message));
         if feeds.is_empty() || feeds.len() > MAX_SOURCES {
-            return invalid(format!("{} sources: expected 1 to {MAX_SOURCES}", feeds.len()));
+            refuse!("{} sources: expected 1 to {MAX_SOURCES}", feeds.len());
         }
         for (number, feed) in feeds.iter().enumerate() {
             if feeds[..number].iter().any(|other| other.name == feed.name) {
-                return invalid(format!("two sources are named {}: expected a name for each", feed.name));
+                refuse!("two sources are named {}: expected a name for each", feed.name);
             }
         }
         let infos = || feeds.iter().map(|feed| feed.source.info());

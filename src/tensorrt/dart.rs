@@ -241,11 +241,11 @@ impl Engine for DartEncoderDecoder {
     fn run(&mut self, inputs: &[(&str, &Tensor)], outputs: &mut [(&str, &mut Tensor)]) -> Result<()> {
         let classes = check_run(&self.spec, inputs, outputs)?.size(dim::CLASSES).unwrap_or(0);
         if classes == 0 || classes > self.max_classes {
-            return Err(Error::invalid_argument(format!(
+            ocelli_error::refuse!(
                 "input `{}`: {classes} classes at once; this engine was built for 1 to {}",
                 tensor::PROMPT_FEATURES,
                 self.max_classes
-            )));
+            );
         }
         self.fill_inputs(inputs, classes)?;
         let mut wanted = vec![(name::SCORES, &mut self.scores), (name::BOXES, &mut self.boxes)];

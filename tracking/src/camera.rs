@@ -1,6 +1,6 @@
 //! The motion of a camera.
 
-use ocelli_error::{Error, Result};
+use ocelli_error::{Result, refuse};
 
 /// The motion of the image from one frame to the next because the camera moved: a map of points that keeps lines straight.
 ///
@@ -26,9 +26,7 @@ impl CameraMotion {
         if matrix.iter().flatten().all(|value| value.is_finite()) && area > 0.0 && area.is_finite() {
             return Ok(motion);
         }
-        let message =
-            format!("camera motion {matrix:?}: expected finite numbers that do not mirror the image");
-        Err(Error::invalid_argument(message))
+        refuse!("camera motion {matrix:?}: expected finite numbers that do not mirror the image")
     }
 
     /// A shift by `[x, y]`, which has to be finite, of an image that is not turned and not scaled.

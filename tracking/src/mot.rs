@@ -7,7 +7,7 @@
 use std::io::{BufRead, Read, Write};
 
 use crate::{BoundingBox, Track, TrackerDetection};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result, refuse};
 
 /// The longest line that is read.
 const MAX_LINE_BYTES: u64 = 64 << 20;
@@ -155,8 +155,7 @@ impl<W: Write> MotWriter<W> {
     /// [`ErrorKind::InvalidArgument`] for frame 0, [`ErrorKind::Io`] if writing fails.
     pub fn write(&mut self, frame: u32, tracks: &[Track]) -> Result<()> {
         if frame == 0 {
-            let message = format!("cannot write tracks, {}: frame 0; expected a frame from 1", self.name);
-            return Err(Error::invalid_argument(message));
+            refuse!("cannot write tracks, {}: frame 0; expected a frame from 1", self.name);
         }
         self.lines.clear();
         for Track { id, bbox, score, class_id, .. } in tracks {

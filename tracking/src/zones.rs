@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{BoundingBox, Track, TrackState};
 pub use geometry::is_inside;
 use geometry::{distance_to_edges, side_of, where_on_line};
-use ocelli_error::{Error, Result};
+use ocelli_error::{Result, refuse};
 
 /// A line between two points; tracks that cross it are counted in each direction.
 #[derive(Clone, Debug, PartialEq)]
@@ -179,24 +179,19 @@ impl ZoneCounter {
     /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) for a line without length, a zone with fewer
     /// than three corners or without area, a coordinate that is not finite, or a negative margin.
     pub fn new(lines: Vec<CountingLine>, zones: Vec<Zone>, options: ZoneOptions) -> Result<Self> {
-        let invalid = |message: String| Err(Error::invalid_argument(message));
         let is_finite = |points: &[[f32; 2]]| points.as_flattened().iter().all(|value| value.is_finite());
         for CountingLine { name, from, to } in &lines {
             if from == to || !is_finite(&[*from, *to]) {
-                return invalid(format!(
-                    "line {name}: expected two different points, got {from:?} and {to:?}"
-                ));
+                refuse!("line {name}: expected two different points, got {from:?} and {to:?}");
             }
         }
         for Zone { name, points } in &zones {
             if points.len() < 3 || !is_finite(points) || geometry::area(points) == 0.0 {
-                return invalid(format!(
-                    "zone {name}: expected three or more corners around an area, got {points:?}"
-                ));
+                refuse!("zone {name}: expected three or more corners around an area, got {points:?}");
             }
         }
         if !(options.margin.is_finite() && options.margin >= 0.0) {
-            return invalid(format!("the margin is {}: expected 0 or more", options.margin));
+            refuse!("the margin is {}: expected 0 or more", options.margin);
         }
         Ok(Self {
             line_counts: vec![BTreeMap::new(); lines.len()],

@@ -28,7 +28,8 @@ mod units;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use ocelli::{Error, Model, Prompts, Result, engine::EngineFactory};
+use ocelli::{Model, Prompts, Result, engine::EngineFactory};
+use ocelli_error::refuse;
 use ocelli_export::{Checkpoint, MaskedBranch};
 
 use effect::Measurement;
@@ -136,8 +137,7 @@ pub fn search(
     let units = units::of(input.checkpoint, options)?;
     let images = input.images.len() as u64;
     if images == 0 {
-        let message = "cannot search for blocks to prune: there are no images; expected at least one";
-        return Err(Error::invalid_argument(message));
+        refuse!("cannot search for blocks to prune: there are no images; expected at least one");
     }
     let threshold = options.confidence.unwrap_or(input.model.manifest().thresholds.confidence);
     let journal = Journal::open(input.journal, &Identity::of(&input, threshold)?)?;

@@ -177,8 +177,7 @@ fn check_size(width: u32, height: u32) -> Result<()> {
         return Ok(());
     }
     let (least, most) = (SIDES.start(), SIDES.end());
-    let message = format!("cannot draw a scene of {width}x{height}: expected sides of {least} to {most}");
-    Err(Error::invalid_argument(message))
+    ocelli_error::refuse!("cannot draw a scene of {width}x{height}: expected sides of {least} to {most}")
 }
 
 /// Scales a pictogram to `size`, mirrors and rotates it at random, and crops it to its clearly visible part.

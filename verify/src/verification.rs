@@ -140,15 +140,14 @@ impl Verification {
     ) -> Result<Self> {
         options.limits.check()?;
         if options.scenes + options.random_inputs == 0 || options.max_classes == 0 {
-            let message =
-                "verification: nothing to compare; expected scenes + random_inputs ≥ 1 and max_classes ≥ 1";
-            return Err(Error::invalid_argument(message));
+            ocelli_error::refuse!(
+                "verification: nothing to compare; expected scenes + random_inputs ≥ 1 and max_classes ≥ 1"
+            );
         }
         let graphs = ModelGraph::all_of(model.manifest());
         if let Some(graph) = options.graphs.iter().find(|graph| !graphs.contains(graph)) {
             let folder = model.folder().display();
-            let message = format!("verification of {graph}, {folder}: this model has no such graph");
-            return Err(Error::invalid_argument(message));
+            ocelli_error::refuse!("verification of {graph}, {folder}: this model has no such graph");
         }
         let mut verification = Self {
             inputs: inputs::make(model.manifest(), &options)?,

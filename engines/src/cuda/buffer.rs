@@ -3,7 +3,7 @@
 use super::context::{Context, Mark, Usage};
 use super::driver::failed;
 use cudarc::driver::{DriverError, result};
-use ocelli_error::{Error, Result};
+use ocelli_error::{Result, refuse};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -92,8 +92,7 @@ impl CudaBuffer {
     /// The address of `bytes` bytes starting at `offset`.
     pub(super) fn range(&self, offset: usize, bytes: usize) -> Result<u64> {
         if offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
-            let message = format!("{self:?}: {bytes} bytes at offset {offset} are out of bounds");
-            return Err(Error::invalid_argument(message));
+            refuse!("{self:?}: {bytes} bytes at offset {offset} are out of bounds");
         }
         Ok(self.address + offset as u64)
     }

@@ -5,7 +5,7 @@ use super::context::{Context, Mark, next_stream_number};
 use super::driver::failed;
 use super::staging::{LARGEST_PIECE, Staging};
 use cudarc::driver::{self, CudaEvent, DriverError, result, sys};
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -102,9 +102,7 @@ impl CudaStream {
             self.check_device(buffer)?;
             let mut usage = buffer.usage();
             if usage.being_written {
-                let message =
-                    format!("{buffer:?}: two threads are enqueueing a write of it at the same time");
-                return Err(Error::invalid_argument(message));
+                refuse!("{buffer:?}: two threads are enqueueing a write of it at the same time");
             }
             usage.being_written = true;
             *begun += 1;

@@ -8,7 +8,7 @@ use super::provider::ExecutionProvider;
 use crate::device::Device;
 use crate::spec::{Bindings, EngineSpec, position};
 use crate::tensor::Tensor;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 use ort::value::DynValue;
 use std::marker::PhantomData;
@@ -90,10 +90,10 @@ impl DeviceTensors {
 fn cuda_memory(device: &Device, provider: &ExecutionProvider) -> Result<MemoryInfo<'static>> {
     let ordinal = device.cuda_ordinal().filter(|_| device.cuda_ordinal() == provider.cuda_ordinal());
     let Some(ordinal) = ordinal else {
-        return Err(Error::invalid_argument(format!(
+        refuse!(
             "{provider} cannot access the memory of {}: expected the device that it runs on",
             device.name()
-        )));
+        );
     };
     let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
     MemoryInfo::new(AllocationDevice::CUDA, ordinal, AllocatorType::Device, MemoryType::Default)

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::onnxruntime::{OnnxRuntimeEngine, WebGpuDevice};
 use crate::tensor::{ElementType, Tensor};
-use ocelli_error::{Error, Result};
+use ocelli_error::{Result, refuse};
 use ocelli_onnx::Message;
 use ocelli_onnx::schema::{
     DimensionValue, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
@@ -43,8 +43,7 @@ impl RowMerge {
             || target.shape()[1..] != source.shape()[1..]
             || rows.iter().any(|&(to, from)| to >= targets || from >= sources)
         {
-            let message = format!("cannot write the rows {rows:?} (to, from) of {source:?} to {target:?}");
-            return Err(Error::invalid_argument(message));
+            refuse!("cannot write the rows {rows:?} (to, from) of {source:?} to {target:?}");
         }
         let from = self.from.reset::<i64>(&[targets]);
         from.fill(0);

@@ -2,7 +2,7 @@
 
 use crate::device::{Device, DeviceBuffer};
 use crate::tensor::{Element, ElementType, Tensor, TensorData, element_count};
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 /// Elements on a device: a range of a buffer that other tensors may share.
 #[derive(Clone)]
@@ -140,8 +140,7 @@ impl Tensor {
     /// as the slice.
     pub fn copy_from_slice<T: Element>(&mut self, shape: &[usize], elements: &[T]) -> Result<()> {
         if element_count(shape) != Some(elements.len()) {
-            let message = format!("tensor of shape {shape:?}: the slice has {} elements", elements.len());
-            return Err(Error::invalid_argument(message));
+            refuse!("tensor of shape {shape:?}: the slice has {} elements", elements.len());
         }
         self.copy_from_bytes(T::TYPE, shape, bytemuck::cast_slice(elements))
     }
@@ -168,8 +167,7 @@ impl Tensor {
     /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if there is no such row.
     pub fn row(&self, row: usize) -> Result<Self> {
         if self.shape.first().is_none_or(|&rows| row >= rows) {
-            let message = format!("tensor of shape {:?}: there is no row {row}", self.shape);
-            return Err(Error::invalid_argument(message));
+            refuse!("tensor of shape {:?}: there is no row {row}", self.shape);
         }
         let mut shape = self.shape.clone();
         shape[0] = 1;
@@ -200,9 +198,7 @@ impl Tensor {
         let fits =
             |tensor: &Self, start: usize| start.checked_add(count).is_some_and(|end| end <= tensor.len());
         if self.element_type() != source.element_type() || !fits(self, to) || !fits(source, from) {
-            let message =
-                format!("cannot copy {count} elements from {from} of {source:?} to {to} of {self:?}");
-            return Err(Error::invalid_argument(message));
+            refuse!("cannot copy {count} elements from {from} of {source:?} to {to} of {self:?}");
         }
         let size = self.element_type().size();
         let (to, from, bytes) = (to * size, from * size, count * size);
@@ -214,8 +210,7 @@ impl Tensor {
                 target.buffer.copy_from(target.offset + to, source.buffer, source.offset + from, bytes)
             }
             (Some((own, _)), Some((other, _))) => {
-                let message = format!("cannot copy elements from {} to {}", other.name(), own.name());
-                Err(Error::invalid_argument(message))
+                refuse!("cannot copy elements from {} to {}", other.name(), own.name())
             }
             (Some((_, slice)), None) => {
                 slice.buffer.write(slice.offset + to, &source.bytes()?[from..][..bytes])
@@ -252,7 +247,6 @@ impl Tensor {
     pub(super) fn require_host_memory(&self) -> Result<()> {
         let Some(device) = self.device() else { return Ok(()) };
         let (shape, device) = (&self.shape, device.name());
-        let message = format!("tensor of shape {shape:?}: expected host memory, it is on {device}");
-        Err(Error::invalid_argument(message))
+        refuse!("tensor of shape {shape:?}: expected host memory, it is on {device}")
     }
 }

@@ -7,7 +7,7 @@ use super::version::Product;
 use super::{TensorRt, cache_file, onnx_outputs};
 use crate::cuda::CudaDevice;
 use crate::spec::{Dim, DimensionRange, EngineSpec, TensorSpec};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result, refuse};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -124,45 +124,40 @@ debug_as!(TensorRtBuilder<'_>, it => "TensorRtBuilder({:?}, {:?})", it.tensorrt,
 
 /// Checks the options before TensorRT sees them.
 fn check(product: Product, options: &PlanRequest) -> Result<()> {
-    let refuse = |why: String| Err(Error::invalid_argument(why));
     let is_rtx = product == Product::TensorRtForRtx;
     for (name, DimensionRange { min, optimal, max }) in &options.dimensions {
         // Sizes are 32-bit integers in TensorRT's kernels.
         if !(min <= optimal && optimal <= max && *max >= 1 && i32::try_from(*max).is_ok()) {
-            return refuse(format!(
+            refuse!(
                 "dimension `{name}`: expected min ≤ optimal ≤ max, from 1 to 2^31 - 1, got {min}, {optimal}, {max}"
-            ));
+            );
         }
     }
     let known = product.targets();
     if let Some(target) = options.targets.iter().find(|target| !known.contains(target)) {
         if known.is_empty() {
-            return refuse(format!(
-                "{product} builds for the GPU of this machine only, not for target {target}"
-            ));
+            refuse!("{product} builds for the GPU of this machine only, not for target {target}");
         }
         let known: Vec<String> = known.iter().map(ToString::to_string).collect();
-        return refuse(format!(
+        refuse!(
             "{product} does not support compute capability {target}: expected one of {}",
             known.join(", ")
-        ));
+        );
     }
     if is_rtx && options.timing_cache.is_some() {
-        return refuse(format!(
-            "{product} has no timing cache: it compiles kernels when an engine first runs"
-        ));
+        refuse!("{product} has no timing cache: it compiles kernels when an engine first runs");
     }
     if is_rtx && options.version_compatible {
-        return refuse(format!("{product} does not build version-compatible plans"));
+        refuse!("{product} does not build version-compatible plans");
     }
     if is_rtx && options.hardware_compatible {
-        return refuse(format!(
+        refuse!(
             "{product} does not build hardware-compatible plans; name several targets for one plan instead"
-        ));
+        );
     }
     match options.optimization_level {
         Some(level) if level > MAX_LEVEL => {
-            refuse(format!("optimisation level {level}: expected 0 to {MAX_LEVEL}"))
+            refuse!("optimisation level {level}: expected 0 to {MAX_LEVEL}")
         }
         _ => Ok(()),
     }

@@ -3,7 +3,7 @@
 use super::calls::run::PlanTensor;
 use crate::spec::{Dim, EngineSpec, TensorSpec};
 use crate::tensor::Tensor;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Result, refuse};
 use std::collections::BTreeMap;
 
 /// The advice about a size that a plan was not built for, given the name of the dimension and the size.
@@ -51,10 +51,10 @@ impl Description {
                     Some(remedy) => remedy(name, size),
                     None => format!("build it for sizes up to {}", size.max(max)),
                 };
-                return Err(Error::invalid_argument(format!(
+                refuse!(
                     "input `{}`, dimension {axis}: `{name}` is {size}, the plan was built for {min} to {max}; {remedy}",
                     spec.name
-                )));
+                );
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use ::image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, 
 use super::limits::{MAX_FILE_BYTES, MAX_PIXELS, TRUNCATED, check_size, guarded, invalid, no_memory};
 use super::{Image, jpeg, tiff};
 use crate::rows::{FileRows, Refused, TiffRows, append_rgb, high_byte, tiff_size};
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 
 /// The most that a decoder may allocate besides the pixels: metadata, of which a file of a few megabytes can hold gigabytes.
 const MAX_METADATA_BYTES: u64 = 32 << 20;
@@ -28,8 +28,7 @@ pub(super) fn open(path: &Path) -> Result<Image> {
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        let message = format!("cannot read the image, {name}: it is a folder; name a file in it");
-        return Err(Error::invalid_argument(message));
+        refuse!("cannot read the image, {name}: it is a folder; name a file in it");
     }
     let mut bytes = Vec::new();
     // One byte above the limit reveals a file that is too large, even an endless one such as /dev/zero.

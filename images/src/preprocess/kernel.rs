@@ -4,7 +4,7 @@ use super::weights::PassWeights;
 use super::{PreprocessConfig, Rounding};
 use crate::device_frame::{DeviceFrame, Nv12Colours};
 use crate::frame_view::{FrameView, PixelFormat, nv12};
-use ocelli_error::{Error, Result};
+use ocelli_error::{Result, refuse};
 
 const SOURCE: &str = include_str!("kernel/preprocess.cu");
 
@@ -102,8 +102,7 @@ pub(super) fn rows<'a>(image: &FrameView<'a>, packed: &'a mut Vec<u8>) -> Result
         (row, &packed[..])
     };
     if i32::try_from(stride).is_err() || i32::try_from(rows).is_err() {
-        let message = format!("preprocessing, {image:?}: expected sides below 2^31 bytes on a GPU");
-        return Err(Error::invalid_argument(message));
+        refuse!("preprocessing, {image:?}: expected sides below 2^31 bytes on a GPU");
     }
     Ok((stride, bytes))
 }

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 
 use ocelli_tracking::masklets::VideoShape;
 
-use super::invalid;
 use crate::frame::Frame;
 use crate::image::{Image, is_image_file};
 use crate::masklets::detect::MaskFrame;
 use crate::source::{InputOptions, Source, natural_order, open_video_with};
-use ocelli_error::{Error, ErrorKind, Result};
+use ocelli_error::{Error, ErrorKind, Result, refuse};
 
 /// Images that are kept when a run goes back in a video that is read from its start.
 const KEPT_IMAGES: usize = 16;
@@ -58,14 +57,14 @@ impl SessionSource {
         }
         if options != InputOptions::default() {
             let why = "the number of a stream and FFmpeg's options are for video files";
-            return Err(invalid(format!("{}: {why}", path.display())));
+            refuse!("{}: {why}", path.display());
         }
         let entries = path.read_dir().map_err(|error| Error::io("cannot read the folder", path, error))?;
         let is_image = |path: &PathBuf| path.is_file() && is_image_file(path);
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_image).collect();
         natural_order(&mut files);
         if files.is_empty() {
-            return Err(invalid(format!("{}: the folder has no images", path.display())));
+            refuse!("{}: the folder has no images", path.display());
         }
         Self::images(path.display().to_string(), files)
     }
@@ -77,7 +76,7 @@ impl SessionSource {
     pub fn images(name: impl Into<String>, files: Vec<PathBuf>) -> Result<Self> {
         let name = name.into();
         let Some(first) = files.first() else {
-            return Err(invalid(format!("{name}: expected at least one image")));
+            refuse!("{name}: expected at least one image");
         };
         let first = Image::open(first)?;
         let shape = shape(files.len(), first.width(), first.height());
@@ -177,10 +176,7 @@ impl SessionSource {
     /// [`ErrorKind::InvalidArgument`] if the frame has another size, or the video is not pushed.
     pub fn push(&mut self, image: Image) -> Result<usize> {
         let Images::Pushed(first, frames) = &mut self.images else {
-            return Err(invalid(format!(
-                "{}: frames can be pushed to a session that began with one",
-                self.name
-            )));
+            refuse!("{}: frames can be pushed to a session that began with one", self.name);
         };
         let number = *first + frames.len();
         check_size(&self.name, number, &image, self.shape)?;
@@ -257,11 +253,12 @@ fn missing(name: &str, number: usize, found: usize, announced: usize) -> Error {
 
 fn check_size(name: &str, number: usize, image: &Image, shape: VideoShape) -> Result<()> {
     let (width, height) = (image.width() as usize, image.height() as usize);
-    if (width, height) == (shape.width, shape.height) {
-        return Ok(());
+    let VideoShape { width: first_width, height: first_height, .. } = shape;
+    if (width, height) != (first_width, first_height) {
+        refuse!(
+            "frame {number}, {name}: it has {width}×{height} pixels, the first frame {first_width}×{first_height}; a session \
+             needs frames of one size"
+        );
     }
-    Err(invalid(format!(
-        "frame {number}, {name}: it has {width}×{height} pixels, the first frame {}×{}; a session needs frames of one size",
-        shape.width, shape.height
-    )))
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Masks of logits, and how they are resized.
 
 use crate::masklets::BitMask;
-use ocelli_error::{Error, Result};
+use ocelli_error::{Result, refuse};
 use std::ops::Range;
 
 /// A mask of logits in row-major order: foreground is above 0.
@@ -20,9 +20,7 @@ impl LogitMask {
     /// not the number of pixels.
     pub fn new(width: usize, height: usize, values: Vec<f32>) -> Result<Self> {
         if width == 0 || height == 0 || values.len() != width * height {
-            let text =
-                format!("a mask has {} logits: expected {width} × {height}, neither of them 0", values.len());
-            return Err(Error::invalid_argument(text));
+            refuse!("a mask has {} logits: expected {width} × {height}, neither of them 0", values.len());
         }
         Ok(Self { width, height, values })
     }

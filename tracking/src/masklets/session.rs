@@ -11,7 +11,7 @@ use crate::masklets::requests::{DetectorPrompt, Retention, RunDirection, StreamO
 use crate::masklets::run::{Order, Run, Step};
 use crate::masklets::tracks::Tracks;
 use crate::masklets::{FrameReport, LifeCycle, MaskletOptions, ObjectId};
-use ocelli_error::{Error, Result};
+use ocelli_error::{Result, refuse};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The score of an object on a frame on which it is given as a mask.
@@ -58,11 +58,9 @@ impl MaskletSession {
     /// has no pixels or no frames.
     pub fn new(video: VideoShape, retention: Retention, options: MaskletOptions) -> Result<Self> {
         options.validate()?;
-        if video.width == 0 || video.height == 0 || video.frames == Some(0) {
-            return Err(Error::invalid_argument(format!(
-                "a video of {} × {} pixels with {:?} frames: expected some",
-                video.width, video.height, video.frames
-            )));
+        let VideoShape { width, height, frames } = video;
+        if width == 0 || height == 0 || frames == Some(0) {
+            refuse!("a video of {width} × {height} pixels with {frames:?} frames: expected some");
         }
         Ok(Self::without_objects(video, retention, options))
     }
@@ -175,18 +173,16 @@ impl MaskletSession {
     ) -> Result<()> {
         let is_stream = self.retention == Retention::Window && self.prompt.is_none();
         if self.first_output.is_none() && !is_stream {
-            return Err(invalid("the session has no prompt: expected a prompt before a run"));
+            refuse!("the session has no prompt: expected a prompt before a run");
         }
         start.map_or(Ok(()), |start| self.check_frame(start))?;
         let is_forward = direction == RunDirection::Forward;
         if self.video.frames.is_none() && !is_forward {
-            return Err(invalid("the video is a live source: expected a forward run"));
+            refuse!("the video is a live source: expected a forward run");
         }
         let has_run = self.history.iter().any(|action| matches!(action, Action::Propagate { .. }));
         if self.retention == Retention::Window && (has_run || direction == RunDirection::Both) {
-            return Err(invalid(
-                "earlier frames were not kept: expected one run, or a session with Retention::Video",
-            ));
+            refuse!("earlier frames were not kept: expected one run, or a session with Retention::Video");
         }
         self.run = None;
         let plan = |is_reverse| Planned { is_reverse, start, max_frames };
@@ -219,9 +215,7 @@ impl MaskletSession {
         network: &mut impl MaskNetwork,
     ) -> Result<Option<Step>> {
         if !prompts.is_empty() && self.prompt.is_some() {
-            return Err(invalid(
-                "the session has a prompt: expected clicks and masks on frames that were shown",
-            ));
+            refuse!("the session has a prompt: expected clicks and masks on frames that were shown");
         }
         loop {
             if self.run.is_none() && !self.begin_planned() {
@@ -439,8 +433,10 @@ impl MaskletSession {
     }
 
     fn cached(&mut self, frame: usize) -> Result<&mut FrameOutput> {
-        let missing = || invalid(format!("frame {frame} has no results: expected a full run over it first"));
-        self.cache.get_mut(&frame).ok_or_else(missing)
+        let Some(output) = self.cache.get_mut(&frame) else {
+            refuse!("frame {frame} has no results: expected a full run over it first");
+        };
+        Ok(output)
     }
 
     /// A cached frame with today's scores.
@@ -458,18 +454,13 @@ impl MaskletSession {
 
     fn check_frame(&self, frame: usize) -> Result<()> {
         match self.video.frames {
-            _ if frame < self.first_kept => Err(invalid(format!(
-                "frame {frame} was forgotten: expected {} or a later one",
-                self.first_kept
-            ))),
+            _ if frame < self.first_kept => {
+                refuse!("frame {frame} was forgotten: expected {} or a later one", self.first_kept)
+            }
             Some(count) if frame >= count => {
-                Err(invalid(format!("frame {frame} is not in the video: expected 0 to {}", count - 1)))
+                refuse!("frame {frame} is not in the video: expected 0 to {}", count - 1)
             }
             _ => Ok(()),
         }
     }
-}
-
-fn invalid(message: impl AsRef<str>) -> Error {
-    Error::invalid_argument(message)
 }

@@ -7,7 +7,7 @@ use crate::masklets::network::{MemoryInput, PointerInput, TrackBatch, TrackBucke
 use crate::masklets::{
     BankReport, LogitMask, MaskletOptions, ObjectId, PointerOrigin, PointerSlot, ReadMemory, ReadPointer,
 };
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, refuse};
 use std::collections::BTreeMap;
 
 /// Tracks the groups whose objects are not given on the frame. Buckets that read equally much go in one
@@ -32,10 +32,7 @@ pub(crate) fn track_groups(
         if selection.memories.is_empty() {
             let why =
                 "no memory, because those of their first frame were removed: LifeCycle::Multiplex goes on";
-            return Err(Error::invalid_argument(format!(
-                "frame {frame}: objects {:?} have {why}",
-                group.objects
-            )));
+            refuse!("frame {frame}: objects {:?} have {why}", group.objects);
         }
         banks.push(report(group, frame, &selection, divisor));
         let buckets = group.new_slots(slots);

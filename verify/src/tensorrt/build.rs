@@ -299,12 +299,11 @@ impl<'b> EngineBuild<'b> {
 /// The graphs to build, in the order they run.
 fn graphs_to_build(model: &Model, options: &BuildOptions) -> Result<Vec<ModelGraph>> {
     let manifest = model.manifest();
-    let invalid = |message: String| Err(Error::invalid_argument(message));
     if options.max_classes == 0 {
-        return invalid("max_classes is 0: expected at least 1".into());
+        ocelli_error::refuse!("max_classes is 0: expected at least 1");
     }
     if options.plan.workspace_bytes == Some(0) {
-        return invalid("workspace_bytes is 0: layers need some memory".into());
+        ocelli_error::refuse!("workspace_bytes is 0: layers need some memory");
     }
     let mut wanted = options.graphs.clone();
     if wanted.is_empty() {
@@ -318,11 +317,11 @@ fn graphs_to_build(model: &Model, options: &BuildOptions) -> Result<Vec<ModelGra
     let has = ModelGraph::all_of(manifest);
     if let Some(graph) = wanted.iter().find(|graph| !has.contains(graph)) {
         let names: Vec<_> = has.iter().map(|graph| graph.name()).collect();
-        return invalid(format!(
+        ocelli_error::refuse!(
             "graphs: {} has no {graph}; it has {}",
             model.folder().display(),
             names.join(", ")
-        ));
+        );
     }
     let order = [
         ModelGraph::TextEncoder,

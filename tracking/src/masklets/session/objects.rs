@@ -4,9 +4,9 @@ use crate::masklets::current::Current;
 use crate::masklets::network::{Click, MaskNetwork};
 use crate::masklets::output::ShownFrame;
 use crate::masklets::requests::{Retention, StreamObject};
-use crate::masklets::session::{Action, GIVEN_SCORE, MaskletSession, invalid};
+use crate::masklets::session::{Action, GIVEN_SCORE, MaskletSession};
 use crate::masklets::{BitMask, ObjectId};
-use ocelli_error::Result;
+use ocelli_error::{Result, refuse};
 use std::collections::BTreeSet;
 
 impl MaskletSession {
@@ -77,21 +77,19 @@ impl MaskletSession {
     fn give_mask(&mut self, now: &mut Current<'_>, id: ObjectId, mask: &BitMask) -> Result<()> {
         let frame = now.frame;
         let (width, height) = (self.video.width, self.video.height);
-        if (mask.width(), mask.height()) != (width, height) {
-            return Err(invalid(format!(
-                "the mask of object {id} has {} × {} pixels: expected {width} × {height}, as the video",
-                mask.width(),
-                mask.height()
-            )));
+        let (own_width, own_height) = (mask.width(), mask.height());
+        if (own_width, own_height) != (width, height) {
+            refuse!(
+                "the mask of object {id} has {own_width} × {own_height} pixels: expected {width} × {height}, as the video"
+            );
         }
         if self.check_room(id)? {
-            return Err(invalid(format!(
+            refuse!(
                 "object {id} is tracked already: expected a mask of a new object; clicks refine this one"
-            )));
+            );
         }
         if !self.tracks.add_mask(now, id, mask)? {
-            let text = format!("the mask of object {id} on frame {frame} has too few pixels to be followed");
-            return Err(invalid(text));
+            refuse!("the mask of object {id} on frame {frame} has too few pixels to be followed");
         }
         self.history.push(Action::Add { frame, id });
         self.given.insert((frame, id), mask.runs());
@@ -114,8 +112,7 @@ impl MaskletSession {
         let ids = self.tracks.ids();
         let is_tracked = ids.contains(&id);
         if !is_tracked && ids.len() >= self.tracks.options.max_objects {
-            let text = format!("max_objects is {}: no object can be added", self.tracks.options.max_objects);
-            return Err(invalid(text));
+            refuse!("max_objects is {}: no object can be added", self.tracks.options.max_objects);
         }
         Ok(is_tracked)
     }
@@ -123,14 +120,10 @@ impl MaskletSession {
     fn check_shown(&self, frame: usize) -> Result<()> {
         self.check_frame(frame)?;
         if self.retention == Retention::Window {
-            return Err(invalid(
-                "shown frames were not kept: expected clicks in a session with Retention::Video",
-            ));
+            refuse!("shown frames were not kept: expected clicks in a session with Retention::Video");
         }
         if self.prompt.is_some() && !self.cache.contains_key(&frame) {
-            return Err(invalid(format!(
-                "frame {frame} has no results: expected a click on a frame that was shown"
-            )));
+            refuse!("frame {frame} has no results: expected a click on a frame that was shown");
         }
         Ok(())
     }
@@ -139,7 +132,7 @@ impl MaskletSession {
 fn check_clicks(clicks: &[Click]) -> Result<()> {
     let is_inside = |click: &Click| (0.0..=1.0).contains(&click.x) && (0.0..=1.0).contains(&click.y);
     if clicks.is_empty() || !clicks.iter().all(is_inside) {
-        return Err(invalid("expected at least one click with coordinates of 0 to 1"));
+        refuse!("expected at least one click with coordinates of 0 to 1");
     }
     Ok(())
 }
