@@ -128,6 +128,9 @@ pub use pipeline::{Pipeline, PipelineBuilder};
 pub use prompt::{Exemplar, ObjectPrompt, Prompt, Prompts};
 pub use sink::Sink;
 pub use source::Source;
-#[doc(hidden)]
-pub use threads::{cannot_start_thread, locked, panic_message};
 pub use timing::StageTimes;
+#[doc(hidden)]
+pub use {
+    ocelli_error::refuse,
+    threads::{cannot_start_thread, locked, panic_message},
+};

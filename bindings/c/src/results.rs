@@ -8,7 +8,7 @@ use ocelli::masklets::TrackedFrame;
 use ocelli::report::FrameReport;
 use ocelli::tracking::masklets::LogitMask;
 use ocelli::tracking::{Track, TrackState};
-use ocelli::{Detection, Detections, Error, ErrorKind, Mask, Result, pipeline::FrameOutcome};
+use ocelli::{Detection, Detections, Error, ErrorKind, Mask, Result, pipeline::FrameOutcome, refuse};
 
 use crate::handle::Registry;
 use crate::sized;
@@ -296,9 +296,7 @@ pub unsafe extern "C" fn ocelli_result_get_mask(
         let found = RESULTS.find(result)?;
         let one = at(&found.outcome.detections, index, "detections")?;
         let Some(mask) = &one.mask else {
-            return Err(invalid(format!(
-                "detection {index} has no mask: set masks in the options of the detector"
-            )));
+            refuse!("detection {index} has no mask: set masks in the options of the detector");
         };
         check_place(pixels, "pixels")?;
         let (width, height) = (mask.width() as usize, mask.height() as usize);
@@ -306,9 +304,7 @@ pub unsafe extern "C" fn ocelli_result_get_mask(
         let needed = stride.checked_mul(height - 1).and_then(|bytes| bytes.checked_add(width));
         let needed = needed.filter(|&needed| stride >= width && needed <= pixels_size);
         let Some(needed) = needed.filter(|&needed| isize::try_from(needed).is_ok()) else {
-            return Err(invalid(format!(
-                "mask of {width}x{height}: a stride of {stride} and {pixels_size} bytes are too few"
-            )));
+            refuse!("mask of {width}x{height}: a stride of {stride} and {pixels_size} bytes are too few");
         };
         // SAFETY: not null, and `needed` bytes are among the `pixels_size` bytes of the caller. They are written before they
         // are read, row by row.

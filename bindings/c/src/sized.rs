@@ -2,7 +2,7 @@
 
 use std::mem::size_of;
 
-use ocelli::Result;
+use ocelli::{Result, refuse};
 
 use crate::status::invalid;
 
@@ -144,9 +144,7 @@ fn check(name: &str, is_null: bool, size: usize, first: usize) -> Result<()> {
         return Err(invalid(format!("{name} is null: expected a pointer to a struct")));
     }
     if !(first..=MAX_SIZE).contains(&size) {
-        return Err(invalid(format!(
-            "{name}, struct_size is {size}: expected sizeof({name}), at least {first}"
-        )));
+        refuse!("{name}, struct_size is {size}: expected sizeof({name}), at least {first}");
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ocelli::{Cancellation, Error, Result};
+use ocelli::{Cancellation, Result, refuse};
 use ocelli_datasets::eval::{Contender, EvalImages, EvalOptions, EvalReport, EvalStep, EvalTask, Protocol};
 use ocelli_verify::VerificationRequest;
 use ocelli_verify::scenes::{SceneGenerator, SceneOptions, vocabulary};
@@ -110,12 +110,10 @@ fn run(
 fn open(arguments: &EvaluateArguments, cancellation: &Cancellation) -> Result<EvalImages> {
     let mut images = match (arguments.scenes, &arguments.annotations) {
         (Some(_), Some(_)) => {
-            return Err(Error::invalid_argument("scenes and annotations: expected one of them"));
+            refuse!("scenes and annotations: expected one of them");
         }
         (None, None) => {
-            return Err(Error::invalid_argument(
-                "nothing to evaluate: name annotations and images, or scenes",
-            ));
+            refuse!("nothing to evaluate: name annotations and images, or scenes");
         }
         (Some(count), None) => {
             let generator = SceneGenerator::new(SEED, SceneOptions::default())?;

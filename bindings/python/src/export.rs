@@ -9,6 +9,7 @@ use ocelli::{
     calibration::calibrate,
     classes::COCO_CLASSES,
     engine::{EngineFactory, EngineOptions},
+    refuse,
 };
 use ocelli_datasets::label::list_images;
 use ocelli_export::{
@@ -131,7 +132,9 @@ pub(crate) fn export(
     let (mut exported, opening) =
         (arguments.export_options().or_raise(py)?, arguments.checkpoint_options().or_raise(py)?);
     let manifest = cancellable(py, move |cancellation| {
-        check(&checkpoint)?;
+        if !checkpoint.exists() {
+            refuse!("no checkpoint, {}: no such folder or file", checkpoint.display());
+        }
         let checkpoint = opening.open(&checkpoint)?;
         if !arguments.calibrate.is_empty() {
             let progress = progress.as_ref();
@@ -145,14 +148,6 @@ pub(crate) fn export(
     })?;
     let manifest = manifest.or_raise(py)?;
     to_json(py, &manifest)
-}
-
-fn check(checkpoint: &Path) -> Result<()> {
-    if checkpoint.exists() {
-        return Ok(());
-    }
-    let message = format!("no checkpoint, {}: no such folder or file", checkpoint.display());
-    Err(Error::invalid_argument(message))
 }
 
 /// Calls Python's progress function. What it raises ends the work.

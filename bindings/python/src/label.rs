@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ocelli::classes::ClassMap;
-use ocelli::{Cancellation, DetectorBuilder, Error, Result};
+use ocelli::{Cancellation, DetectorBuilder, Error, Result, refuse};
 use ocelli_datasets::label::{
     DataSetOptions, Existing, ImageSet, LabelEvent, LabelJob, LabelSettings, SPILL_BYTES, Shard, Summary,
     find_images, workers,
@@ -97,14 +97,14 @@ fn run(
     progress: Option<&Py<PyAny>>,
     cancellation: &Cancellation,
 ) -> Result<(Summary, serde_json::Map<String, serde_json::Value>)> {
-    let refuse = |message: String| Err(Error::invalid_argument(message));
     if arguments.classes.is_empty() && arguments.class_map.is_none() {
-        return refuse("no classes: expected at least one, or a class_map".into());
+        refuse!("no classes: expected at least one, or a class_map");
     }
     if detector.model.is_none() {
-        let message = "model is missing: name the folder of a checkpoint or an exported model; the built-in model, which \
-                       knows drawn pictograms and finds nothing in photographs, is \"built-in\"";
-        return refuse(message.into());
+        refuse!(
+            "model is missing: name the folder of a checkpoint or an exported model; the built-in model, which knows drawn \
+             pictograms and finds nothing in photographs, is \"built-in\""
+        );
     }
     let data_set = arguments.data_set_options()?;
     let settings = arguments.settings(detector, &data_set)?;
@@ -114,7 +114,7 @@ fn run(
     let builders = detector.builders()?;
     let workers = workers(arguments.workers, builders.len())?;
     if arguments.low_memory && builders.len() > 1 {
-        return refuse("low_memory runs on one device: name one with engine".into());
+        refuse!("low_memory runs on one device: name one with engine");
     }
     let build = |builder: DetectorBuilder| {
         let builder = builder.with_masks(settings.masks).with_cancellation(cancellation.clone());
