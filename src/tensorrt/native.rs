@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use ocelli_engines::Engine;
 #[cfg(not(target_family = "wasm"))]
 use ocelli_engines::cuda::CudaDevice;
-use ocelli_engines::tensorrt::{BuildProgress, ComputeCapability, PlanRequest, Version};
+use ocelli_engines::tensorrt::{BuildProgress, ComputeCapability, Version};
 #[cfg(not(target_family = "wasm"))]
-use ocelli_engines::tensorrt::{TensorRt, TensorRtBuilder, TensorRtEngine};
+use ocelli_engines::tensorrt::{PlanRequest, TensorRt, TensorRtBuilder, TensorRtEngine};
 use ocelli_export::contract::{FREE_DIMENSIONS, dim};
 
 use super::fit::fit;
