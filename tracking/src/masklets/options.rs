@@ -300,7 +300,7 @@ mod tests {
             ("release_frames is 0: expected at least 1", |options| options.release_frames = 0),
             ("match_iou is 1.5: expected a number from 0 to 1", |options| options.match_iou = 1.5),
             ("shrink_ratio is NaN: expected a number from 0 to 1", |options| options.shrink_ratio = f32::NAN),
-            ("memory_score_threshold is -1: expected 0 to 1", |options| {
+            ("memory_score_threshold is -1: expected a number from 0 to 1", |options| {
                 options.memory_score_threshold = Some(-1.0);
             }),
             ("recondition_object_score is NaN: expected a number", |options| {
