@@ -112,6 +112,9 @@ pub struct BuildSettings {
     pub version_compatible: bool,
     /// `true` if later generations of GPUs can run it.
     pub hardware_compatible: bool,
+    /// TensorRT's optimization level; `None` for its default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optimization_level: Option<u8>,
 }
 
 impl Sidecar {

@@ -265,6 +265,7 @@ impl<'b> EngineBuild<'b> {
             workspace_bytes: request.workspace_bytes,
             version_compatible: request.version_compatible,
             hardware_compatible: request.hardware_compatible,
+            optimization_level: request.optimization_level,
         };
         let mut sidecar = describe(self.model, graph, entry, library, dimensions)?;
         sidecar.gpu = here.map(|gpu| gpu.name.clone());
