@@ -25,7 +25,7 @@
 //! ```
 
 mod accuracy;
-mod annotations;
+pub(crate) mod annotations;
 mod configurations;
 mod contender;
 mod entries;

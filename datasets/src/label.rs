@@ -20,6 +20,8 @@ mod correct;
 #[cfg(test)]
 mod corrections;
 mod disk;
+#[cfg(test)]
+mod edited;
 mod find;
 #[cfg(test)]
 mod folders;
@@ -42,7 +44,7 @@ mod source;
 mod store;
 mod video;
 
-pub(crate) use correct::{AllLabels, all_labels, is_changed};
+pub(crate) use correct::{AllLabels, ImageLabels, all_labels};
 pub use correct::{CorrectedSet, Labels, SetImage};
 pub use find::{find_images, list_images};
 pub(crate) use formats::yolo_line::parse_labels;
@@ -53,6 +55,7 @@ pub use run::{LabelEvent, LabelJob, OnEvent, SPILL_BYTES};
 pub use settings::{DataSetOptions, Format, ImageMode, LabelSettings, Tracking, workers};
 pub(crate) use source::identity;
 pub use source::open_image;
+pub(crate) use store::images_of;
 pub use store::{ClassCount, Existing, Summary, data_set_around, merge};
 #[cfg(feature = "test-support")]
 #[doc(hidden)]

@@ -3,17 +3,21 @@
 //! Ids may be text with digits. An area that is not a number is computed, a crowd flag that is missing or null is 0, and a
 //! segmentation that cannot be read is left out where there is a box.
 
+use std::path::Path;
+
 use hotcoco::COCO;
-use hotcoco::types::{Annotation, Category, Dataset, Image, Segmentation};
+use hotcoco::types::{Annotation, Category, Dataset, Extra, Image, Segmentation};
+use ocelli::{Error, Result};
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::labelled;
+/// The number of the object, in annotations of a video.
+pub(crate) const TRACK: &str = "track_id";
 
 /// The parts of an annotation file that are evaluated.
 #[derive(Deserialize)]
-pub(super) struct File {
+pub(crate) struct File {
     images: Option<Vec<ImageEntry>>,
     annotations: Option<Vec<Entry>>,
     categories: Option<Vec<CategoryEntry>>,
@@ -48,6 +52,7 @@ pub(super) struct Entry {
     iscrowd: Value,
     segmentation: Option<Outline>,
     score: Value,
+    track_id: Value,
 }
 
 #[derive(Deserialize)]
@@ -126,6 +131,7 @@ impl Entry {
             iscrowd: flag != 0.0,
             segmentation,
             score: number(&self.score),
+            extra: Extra::from_iter(integer(&self.track_id).map(|track| (TRACK.to_owned(), track.into()))),
             ..Annotation::default()
         };
         Ok((annotation, is_unreadable))
@@ -133,8 +139,13 @@ impl Entry {
 }
 
 impl File {
+    /// `true` if it has the lists of images, annotations and categories.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.images.is_some() && self.annotations.is_some() && self.categories.is_some()
+    }
+
     /// The data set, and what is wrong with the first segmentation that cannot be read.
-    pub(super) fn into_dataset(self) -> Result<(Dataset, Option<String>), String> {
+    pub(crate) fn into_dataset(self) -> Result<(Dataset, Option<String>), String> {
         let at = |what: &str, place: usize| {
             let what = what.to_owned();
             move |why: String| format!("{what} {}: {why}", place + 1)
@@ -170,10 +181,34 @@ impl File {
             dataset.annotations.push(annotation);
         }
         if !has_ids {
-            labelled::number(&mut dataset);
+            number_annotations(&mut dataset);
         }
         Ok((dataset, unreadable))
     }
+}
+
+/// Parses the bytes of an annotation file.
+///
+/// # Errors
+/// [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) if they are none.
+pub(crate) fn parse_file(bytes: &[u8], path: &Path) -> Result<File> {
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        return Err(invalid(
+            path,
+            "it is a list, as in a COCO results file; expected an object with images, annotations and categories",
+        ));
+    }
+    parse(bytes).map_err(|e| invalid(path, &e.to_string()).with_source(e))
+}
+
+/// The error for a file that has no annotations of COCO.
+pub(crate) fn invalid(path: &Path, why: &str) -> Error {
+    Error::invalid_data(format!("invalid COCO annotations, {}: {why}", path.display()))
+}
+
+/// Numbers the annotations from 1.
+pub(super) fn number_annotations(dataset: &mut Dataset) {
+    (1..).zip(&mut dataset.annotations).for_each(|(id, annotation)| annotation.id = id);
 }
 
 /// Parses JSON as Python writes it: with NaN and infinities, which are no numbers here, and after a byte order mark.

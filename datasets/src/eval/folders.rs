@@ -66,7 +66,7 @@ pub(super) fn open(path: &Path) -> Result<Annotated> {
         }
         if all.has_label_files {
             let note = format!("{}: the label files of {} images", path.display(), all.images.len());
-            let dataset = data_set(&all, root, path)?;
+            let dataset = data_set(all, root, path)?;
             return Ok(Annotated::Labels { dataset: Box::new(dataset), folder: root.to_owned(), note });
         }
     }

@@ -1,13 +1,14 @@
 //! Labels that a person corrected in a data set of `ocelli label`, in place of those that COCO's file has.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hotcoco::types::{Annotation, Category, Dataset, Image, Segmentation};
 use ocelli::{Error, ErrorKind, Result};
 
-use crate::label::{AllLabels, LabelledInstance, all_labels, data_set_around, is_changed};
+use super::annotations;
+use crate::label::{AllLabels, ImageLabels, LabelledInstance, all_labels, data_set_around, images_of};
 use crate::table::some;
 
 /// A box is the same if no edge is further away: YOLO's files have six decimals.
@@ -15,8 +16,8 @@ const SAME: f64 = 0.05;
 /// Files that a message names.
 const NAMED: usize = 3;
 
-/// Takes the labels of the images whose label files a person corrected from these files, if `path` is COCO's file of a data
-/// set of `ocelli label`. Returns what was done.
+/// Takes the labels of the images that a person corrected in other files from these, if `path` is COCO's file of a data set of
+/// `ocelli label`. Returns what was done.
 pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<String>> {
     let is_in = |root: &PathBuf| {
         let folder = path.canonicalize().map(|path| path.parent().map(Path::to_owned));
@@ -25,51 +26,67 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
     let Some(root) = data_set_around(path).filter(is_in) else { return Ok(None) };
     let Some(all) = all_labels(&root)? else { return Ok(None) };
     check_elsewhere(&all, path)?;
+    if let Some(why) = all.unread {
+        return Err(why);
+    }
     let corrected: Vec<_> = all.images.iter().filter(|image| image.labels.is_corrected).collect();
     if corrected.is_empty() {
         return Ok(None);
     }
-    let files: Vec<&str> = corrected.iter().map(|image| &*image.label_file).collect();
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    if is_changed(&root, &name)? {
-        let why = format!(
-            "a person changed it, and label files as well ({}); evaluate against one of them: move {name} away, or name its copy \
-             in another folder",
-            some(&files, NAMED)
-        );
-        return Err(unreadable(ErrorKind::Mismatch, path, why));
+    let (found, _) =
+        images_of(dataset, &all.names).map_err(|why| unreadable(ErrorKind::Mismatch, path, why))?;
+    let named = all.names.iter().zip(found).filter_map(|((name, _), image)| Some((name.as_str(), image?.id)));
+    let ids: HashMap<&str, u64> = named.collect();
+    let mut categories = Vec::new();
+    for name in &all.classes {
+        let known = dataset.categories.iter().find(|one| one.name == *name).map(|one| one.id);
+        let free = || dataset.categories.iter().map(|one| one.id).max().unwrap_or_default() + 1;
+        let id = known.unwrap_or_else(free);
+        if known.is_none() {
+            dataset.categories.push(category(id, name.clone()));
+        }
+        categories.push(id);
     }
-    let of_name = |name: &String| dataset.categories.iter().find(|one| one.name == *name).map(|one| one.id);
-    let categories: Vec<u64> =
-        (1..).zip(&all.classes).map(|(id, name)| of_name(name).unwrap_or(id)).collect();
-    let ids: HashMap<&str, u64> = dataset.images.iter().map(|image| (&*image.file_name, image.id)).collect();
-    let mut replaced = Vec::new();
-    for image in &corrected {
-        let Some(id) = ids.get(&*image.name).copied() else { continue };
-        let before: Vec<Annotation> =
-            dataset.annotations.extract_if(.., |annotation| annotation.image_id == id).collect();
+    let (mut replaced, mut files) = (Vec::new(), Vec::new());
+    let corrected: HashMap<u64, &ImageLabels> =
+        corrected.into_iter().filter_map(|image| Some((*ids.get(&*image.set_name)?, image))).collect();
+    let mut former: BTreeMap<u64, Vec<Annotation>> = corrected.keys().map(|id| (*id, Vec::new())).collect();
+    for one in dataset.annotations.extract_if(.., |one| corrected.contains_key(&one.image_id)) {
+        former.entry(one.image_id).or_default().push(one);
+    }
+    for (id, mut before) in former {
+        let image = corrected[&id];
+        let mut is_other = before.len() != image.labels.instances.len();
         for instance in &image.labels.instances {
             let category_id = categories[instance.class];
             let own = annotation(instance, id, category_id);
-            let is_same = |known: &&Annotation| {
+            let is_same = |known: &Annotation| {
+                let edges = known.bbox.zip(own.bbox);
                 known.category_id == category_id
-                    && known
-                        .bbox
-                        .zip(own.bbox)
-                        .is_some_and(|(a, b)| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= SAME))
+                    && edges.is_some_and(|(a, b)| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= SAME))
             };
-            replaced.push(before.iter().find(is_same).cloned().unwrap_or(own));
+            let known = before.iter().position(is_same).map(|at| before.swap_remove(at));
+            is_other |= known.is_none();
+            replaced.push(known.unwrap_or(own));
         }
+        files.extend(is_other.then_some(&*image.label_file));
     }
     dataset.annotations.append(&mut replaced);
-    number(dataset);
-    let (path, count, files) = (path.display(), files.len(), some(&files, NAMED));
-    Ok(Some(format!("{path}: the labels of {count} images are those that a person corrected in {files}")))
+    annotations::number_annotations(dataset);
+    let (path, count) = (path.display(), files.len());
+    let note = || {
+        let files = some(&files, NAMED);
+        format!("{path}: the labels of {count} images are those that a person corrected in {files}")
+    };
+    Ok((count > 0).then(note))
 }
 
 /// The data set as its label files are now.
-pub(super) fn data_set(all: &AllLabels, root: &Path, path: &Path) -> Result<Dataset> {
-    check_elsewhere(all, path)?;
+pub(super) fn data_set(all: AllLabels, root: &Path, path: &Path) -> Result<Dataset> {
+    check_elsewhere(&all, path)?;
+    if let Some(why) = all.unread {
+        return Err(why);
+    }
     let mut dataset = Dataset {
         categories: (0..).zip(&all.classes).map(|(id, name)| category(id, name.clone())).collect(),
         ..Dataset::default()
@@ -81,11 +98,6 @@ pub(super) fn data_set(all: &AllLabels, root: &Path, path: &Path) -> Result<Data
         dataset.annotations.extend(instances.map(|instance| annotation(instance, id, instance.class as u64)));
     }
     Ok(dataset)
-}
-
-/// Numbers the annotations from 1.
-pub(super) fn number(dataset: &mut Dataset) {
-    (1..).zip(&mut dataset.annotations).for_each(|(id, annotation)| annotation.id = id);
 }
 
 /// The error for annotations that cannot be read.

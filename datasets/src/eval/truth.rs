@@ -59,7 +59,7 @@ impl Truth {
                 Ok(Self { folder: Some(if images.is_dir() { images } else { path.to_owned() }), ..truth })
             }
             Annotated::Labels { mut dataset, folder, note } => {
-                labelled::number(&mut dataset);
+                annotations::number_annotations(&mut dataset);
                 let truth = Self::from_dataset(*dataset)
                     .map_err(|why| labelled::unreadable(ErrorKind::InvalidData, path, why))?;
                 Ok(Self { folder: Some(folder), notes: vec![note], ..truth })
@@ -68,15 +68,10 @@ impl Truth {
     }
 
     fn open_coco(path: &Path) -> Result<Self> {
+        let refuse = |why: String| annotations::invalid(path, &why);
         let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read the annotations", path, e))?;
-        let refuse =
-            |why: String| Error::invalid_data(format!("invalid COCO annotations, {}: {why}", path.display()));
-        if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-            return Err(refuse("it is a list, as in a COCO results file; expected an object with images, annotations and categories".into()));
-        }
-        let file: annotations::File =
-            annotations::parse(&bytes).map_err(|e| refuse(e.to_string()).with_source(e))?;
-        let (mut dataset, unreadable) = file.into_dataset().map_err(refuse)?;
+        let (mut dataset, unreadable) =
+            annotations::parse_file(&bytes, path)?.into_dataset().map_err(refuse)?;
         let note = labelled::correct(&mut dataset, path)?;
         let mut truth = Self::from_dataset(dataset).map_err(refuse)?;
         truth.unreadable = unreadable;

@@ -20,7 +20,7 @@ use crate::label::store::{
 };
 use crate::label::{Format, LabelledInstance, identity, source};
 
-pub(crate) use everything::{AllLabels, all_labels, is_changed};
+pub(crate) use everything::{AllLabels, ImageLabels, all_labels};
 
 /// A labelled data set that a person looks at and corrects. It is read again whenever it changes.
 #[derive(Clone, Default)]
@@ -72,8 +72,8 @@ impl CorrectedSet {
     /// Opens a data set that `ocelli label` wrote.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the folder is none, one with neither YOLO's label files nor `annotations.json`, or one
-    /// of COCO alone that another program changed; [`ErrorKind::InvalidData`] if its state is corrupt.
+    /// [`ErrorKind::InvalidArgument`] if the folder is none, or one with neither YOLO's label files nor `annotations.json`;
+    /// [`ErrorKind::InvalidData`] if its state is corrupt, or a changed `annotations.json` cannot be followed.
     pub fn open(root: &Path) -> Result<Self> {
         let refuse = |why: &str| Err(of_gallery(ErrorKind::InvalidArgument, root, why));
         if !root.join(STATE_FOLDER).is_dir() {
@@ -94,7 +94,20 @@ impl CorrectedSet {
             );
         }
         let book = set.peek()?;
-        if book.is_coco() { coco::check(&book).map(|()| set) } else { Ok(set) }
+        if book.is_coco() && book.changed_whole_file()?.is_some() {
+            set.open_to_write(&OutputFolder::open_existing(root)?)?;
+            coco::check(&set.peek()?)?;
+        }
+        Ok(set)
+    }
+
+    /// Opens the state to write to it, with what was changed in `annotations.json` if labels are there alone.
+    fn open_to_write(&self, folder: &OutputFolder) -> Result<State> {
+        let mut state = State::open(folder)?;
+        state.recover(&OutputFolder::FOLDERS)?;
+        let options = self.contents(&state)?.options;
+        let is_coco = options.yolo_folders().is_empty();
+        if is_coco { state.follow_annotations(&options, None) } else { Ok(state) }
     }
 
     /// Reads which images there are.
@@ -254,9 +267,7 @@ impl CorrectedSet {
         let folder = OutputFolder::open_existing(&self.root)?;
         let current = self.current()?;
         let image = &current.current_image(image)?;
-        let state = State::open(&folder)?;
-        state.recover(&OutputFolder::FOLDERS)?;
-        let mut book = current.book(state)?;
+        let mut book = current.book(current.open_to_write(&folder)?)?;
         let instances = &with_boxes_of_masks(image, instances)?;
         if book.is_coco() {
             return current.save_in_coco(book, image, version, instances);

@@ -44,7 +44,7 @@ struct Written {
     classes: Vec<String>,
 }
 
-/// The labels that a person saved for an image of a data set of COCO alone.
+/// The labels that a person saved for an image of a data set of COCO alone, or changed in COCO's file.
 #[derive(Clone, Debug)]
 struct SavedImage {
     /// Class, left and upper edge of each box, in order.
@@ -77,6 +77,10 @@ struct Sequence {
     next: usize,
     person: BTreeMap<String, Written>,
     saved: BTreeMap<String, SavedImage>,
+    /// The images that a person changed in COCO's file since a run ended, with the boxes that it had.
+    edited: BTreeMap<String, Vec<(String, i64, i64)>>,
+    /// The images whose label files a person changed, too, before a run ended: either may count.
+    contradicted: BTreeSet<String>,
     /// The classes of proposals that a person removed, by label file.
     handled: BTreeMap<String, usize>,
     /// The lengths of images that a person removed or replaced.
@@ -107,6 +111,8 @@ impl Sequence {
             next: "bad".len(),
             person: BTreeMap::new(),
             saved: BTreeMap::new(),
+            edited: BTreeMap::new(),
+            contradicted: BTreeSet::new(),
             handled: BTreeMap::new(),
             gone: BTreeSet::new(),
             own: BTreeMap::new(),
@@ -125,7 +131,7 @@ impl Sequence {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        let step = self.below(37);
+        let step = self.below(39);
         self.log.push(format!("step {step}"));
         match step {
             0..=2 => return self.label(),
@@ -152,6 +158,7 @@ impl Sequence {
             32 => return self.replace_during_a_run(),
             33 => self.mount_a_twin(),
             34 | 35 => self.lose_times(),
+            36 | 37 => self.edit_annotations()?,
             _ => return self.merge(),
         }
         Ok(())

@@ -35,6 +35,7 @@ pub(in crate::label) use layout::{COCO_FILE, ClassHashes, Meaning, WHOLE_FILES, 
 use log::{Kind, Log, Span};
 pub use merge::merge;
 use placer::Placer;
+pub(crate) use placer::images_of;
 pub(in crate::label) use placer::is_time_of;
 use state::SavedLabels;
 pub(in crate::label) use state::{Event, State};

@@ -11,8 +11,8 @@ use crate::label::{ImageFile, Instance, LabelledInstance, Record};
 /// Refuses files that another program changed.
 pub(super) fn check(book: &Book) -> Result<()> {
     let Some(path) = book.changed_whole_file()? else { return Ok(()) };
-    let why = "another program changed it, so it cannot be corrected here; correct it there, or move it away and label again \
-               to get the file that was written";
+    let why = "another program changed it, and only annotations.json is followed; move it away and label again to get the file \
+               that was written";
     Err(of_gallery(ErrorKind::InvalidArgument, &path, why))
 }
 

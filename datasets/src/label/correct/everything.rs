@@ -6,7 +6,7 @@ use ocelli::{Error, Result};
 
 use super::coco::instances_of;
 use super::{CorrectedSet, Labels, journal_path};
-use crate::label::store::{COCO_FILE, Journal, Owner, State};
+use crate::label::store::{Journal, State};
 
 /// The labels of a data set of `ocelli label`.
 #[derive(Default)]
@@ -19,12 +19,16 @@ pub(crate) struct AllLabels {
     pub has_label_files: bool,
     /// Files that a person changed and that have other labels than these.
     pub elsewhere: Vec<String>,
+    /// Why what was changed in COCO's files is not among these.
+    pub unread: Option<Error>,
+    /// The names of all images, each with that in COCO's files.
+    pub names: Vec<(String, String)>,
 }
 
 /// An image and its labels.
 pub(crate) struct ImageLabels {
-    /// The name in `annotations.json`.
-    pub name: String,
+    /// The name in the data set.
+    pub set_name: String,
     /// The label file, below the data set.
     pub label_file: String,
     /// The file of the image.
@@ -41,19 +45,23 @@ pub(crate) struct ImageLabels {
 /// As [`CorrectedSet::open`] and [`CorrectedSet::labels`]; [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) for a
 /// class that the data set does not have.
 pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
-    if State::load(root)?.contents.is_none() {
-        return Ok(None);
-    }
+    let state = State::load(root)?;
+    let Some(contents) = &state.contents else { return Ok(None) };
+    let options = contents.options.clone();
     let mut set = CorrectedSet { root: root.to_owned(), ..CorrectedSet::default() };
     set.read()?;
-    let (mut book, (journal, _)) = (set.peek()?, Journal::open_existing(&journal_path(root))?);
-    let mut all = AllLabels { classes: set.classes.clone(), ..AllLabels::default() };
+    let (state, unread) = match state.follow_annotations(&options, None) {
+        Ok(state) => (state, None),
+        Err(why) => (State::load(root)?, Some(why)),
+    };
+    let (mut book, (journal, _)) = (set.book(state)?, Journal::open_existing(&journal_path(root))?);
+    let mut all = AllLabels { classes: set.classes.clone(), unread, ..AllLabels::default() };
     for image in &set.images {
         let files = book.label_files(&image.name)?;
-        let mut corrected = book.corrected_files(&image.name)?;
-        corrected.retain(|file| file != COCO_FILE);
+        let corrected = book.corrected_files(&image.name)?;
         let mut unclear = Vec::new();
         let record = book.corrected(&journal, &image.name, &mut unclear)?.unwrap_or_default();
+        all.names.push((image.name.clone(), book.coco_name(&record).replace('\\', "/")));
         let first = files.first().map(|first| &first.file);
         all.has_label_files |= first.is_some();
         let Some(label_file) = corrected.first().or(first) else { continue };
@@ -70,7 +78,7 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
         }
         all.elsewhere.extend(unclear.iter().filter_map(|why| Some(why.split_once(": ")?.0.to_owned())));
         all.images.push(ImageLabels {
-            name: book.coco_name(&record),
+            set_name: image.name.clone(),
             label_file: label_file.clone(),
             path: set.file(image),
             size: (image.width, image.height),
@@ -78,12 +86,6 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
         });
     }
     Ok(Some(all))
-}
-
-/// `true` if a person changed one of COCO's files of a data set.
-pub(crate) fn is_changed(root: &Path, file: &str) -> Result<bool> {
-    let state = State::load(root)?;
-    Ok(!state.is_empty() && state.owner(file)? == Owner::Person)
 }
 
 #[cfg(test)]
@@ -120,12 +122,17 @@ mod tests {
             assert_eq!(open(name).map(|(counts, _)| counts).ok(), Some(vec![2, 0]), "{name}");
         }
         let before = place.read("set/annotations.json").expect("it was written");
+        // Written by another program, and with a box elsewhere.
         place.write("set/annotations.json", &(before.clone() + " "));
-        let error = open("set/annotations.json").expect_err("two files, two truths");
-        assert!(
-            error.kind() == ErrorKind::Mismatch && error.to_string().contains("label files as well"),
-            "{error}"
-        );
+        assert_eq!(open("set/annotations.json").map(|(counts, _)| counts).ok(), Some(vec![2, 0]));
+        place.write("set/annotations.json", &before.replacen("[2.0,", "[32.0,", 1));
+        for name in ["set", "set/annotations.json", "set/data.yaml"] {
+            let error = open(name).expect_err("two files, two truths");
+            assert!(
+                error.kind() == ErrorKind::Mismatch && error.to_string().contains("labels/train/a.txt"),
+                "{error}"
+            );
+        }
         place.write("set/annotations.json", &before);
         place.write("set/labels/train/a.txt", "7 0.5 0.5 0.1 0.1\n");
         let error = open("set/annotations.json").expect_err("the data set has one class");

@@ -83,13 +83,7 @@ impl<'v, W: Write> CocoWriter<'v, W> {
             "iscrowd": 0,
         });
         if let Some(mask) = mask {
-            annotation["segmentation"] = if self.polygons {
-                let coverage = Coverage { at: 0.5, with_border: false };
-                let rings = simplest(&mask, coverage, |tolerance| mask.polygons(tolerance));
-                json!(rings.iter().map(|ring| ring.as_flattened()).collect::<Vec<_>>())
-            } else {
-                json!(mask)
-            };
+            annotation["segmentation"] = segmentation(&mask, self.polygons);
         }
         annotation["score"] = rounded(f64::from(instance.score), 1e5).into();
         if let Some(track) = instance.track {
@@ -117,6 +111,34 @@ impl<'v, W: Write> CocoWriter<'v, W> {
     pub fn finish(mut self) -> io::Result<()> {
         self.out.write_all(b"\n]}\n")
     }
+}
+
+fn segmentation(mask: &Mask, polygons: bool) -> Value {
+    if !polygons {
+        return json!(mask);
+    }
+    let coverage = Coverage { at: 0.5, with_border: false };
+    let rings = simplest(mask, coverage, |tolerance| mask.polygons(tolerance));
+    json!(rings.iter().map(|ring| ring.as_flattened()).collect::<Vec<_>>())
+}
+
+/// What a person can change of an annotation, as text.
+pub(crate) fn mark(
+    class: usize,
+    bbox: Option<[f64; 4]>,
+    segmentation: &Value,
+    score: Option<f64>,
+    track: Option<u64>,
+) -> String {
+    format!("{class} {bbox:?} {segmentation} {score:?} {track:?}")
+}
+
+/// The [`mark`] of the annotation of an instance.
+pub(crate) fn mark_of(record: &Record, instance: &Instance, polygons: bool) -> String {
+    let (mask, bbox, _) = extent(record, instance);
+    let segmentation = mask.map_or(Value::Null, |mask| segmentation(&mask, polygons));
+    let score = rounded(f64::from(instance.score), 1e5);
+    mark(instance.class, Some(bbox), &segmentation, Some(score), instance.track)
 }
 
 /// Writes the start of a file, up to the categories: the classes in order, from 1.

@@ -1,6 +1,6 @@
 //! A line of a YOLO file: `class cx cy w h`, or `class x1 y1 x2 y2 …`, with a score after either if the tool wrote one.
 
-use ocelli::BoundingBox;
+use ocelli::{BoundingBox, Mask};
 
 use crate::label::formats::yolo::{self, box_line, polygon_line};
 use crate::label::{Format, LabelledInstance};
@@ -22,8 +22,12 @@ pub(crate) struct Line {
     pub class: usize,
     pub bbox: BoundingBox,
     pub polygon: Option<Vec<[f32; 2]>>,
+    /// The mask of an annotation of COCO's.
+    pub mask: Option<Mask>,
     /// The score that a tool wrote after the coordinates.
     pub score: Option<f32>,
+    /// In a frame of a video, the number of the object, if the file has it.
+    pub track: Option<u64>,
 }
 
 impl Line {
@@ -73,7 +77,8 @@ impl Line {
         if let [cx, cy, w, h] = numbers[..] {
             let [x1, x2] = [cx - w / 2.0, cx + w / 2.0].map(|x| (x * width) as f32);
             let [y1, y2] = [cy - h / 2.0, cy + h / 2.0].map(|y| (y * height) as f32);
-            return Some(Self { text, class, bbox: BoundingBox::new(x1, y1, x2, y2), polygon: None, score });
+            let bbox = BoundingBox::new(x1, y1, x2, y2);
+            return Some(Self { text, class, bbox, polygon: None, mask: None, score, track: None });
         }
         let (pairs, _) = numbers.as_chunks::<2>();
         if pairs.len() < 3 {
@@ -84,7 +89,7 @@ impl Line {
         let least = |axis: usize| points.iter().map(|point| point[axis]).fold(f32::INFINITY, f32::min);
         let most = |axis: usize| points.iter().map(|point| point[axis]).fold(f32::NEG_INFINITY, f32::max);
         let bbox = BoundingBox::new(least(0), least(1), most(0), most(1));
-        Some(Self { text, class, bbox, polygon: Some(points), score })
+        Some(Self { text, class, bbox, polygon: Some(points), mask: None, score, track: None })
     }
 
     /// The line after the instance was changed; what was not changed keeps its digits.

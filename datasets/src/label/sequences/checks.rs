@@ -38,6 +38,7 @@ impl Sequence {
     /// A finished run leaves what it should.
     pub(super) fn check(&mut self, summary: &Summary) -> Result<(), String> {
         let is_other_order = self.former.take().is_some();
+        self.edited.clear();
         self.log.push(format!("finished: {:?} removed, {:?} left out", summary.removed, summary.left_out));
         self.check_person()?;
         let named = self.named();
@@ -130,6 +131,21 @@ impl Sequence {
                 continue;
             }
             let text = self.place.read(&file).unwrap_or_default();
+            if output == "set" && self.contradicted.contains(stem_of(&file)) {
+                continue;
+            }
+            if let Some(saved) = self.saved.get(stem_of(&file)).filter(|_| output == "set") {
+                // All of them, and those of classes that were added since.
+                let (lines, boxes) = (text.lines().count(), saved.boxes.len());
+                let added = self.run.classes.len().saturating_sub(saved.classes);
+                if lines < boxes || lines > boxes + added {
+                    return Err(format!(
+                        "{file}: {text:?}, annotations.json was left with {:?}",
+                        saved.boxes
+                    ));
+                }
+                continue;
+            }
             let others = labels_of(stem_of(&file)).into_iter();
             let others = others
                 .map(|other| other.replacen("set/", &format!("{output}/"), 1))
@@ -269,7 +285,9 @@ impl Sequence {
         let reported = reported(summary);
         for (name, boxes) in coco {
             let Some(image) = self.place.read(&format!("{output}/images/{name}")) else { continue };
-            let is_saved = output == "set" && self.saved.contains_key(stem_of(&name));
+            let stem = stem_of(&name);
+            let is_saved =
+                output == "set" && (self.saved.contains_key(stem) || self.contradicted.contains(stem));
             if image == "bad" || is_saved || reported.contains(&stem_of(&name)) {
                 continue;
             }
@@ -355,7 +373,10 @@ impl Sequence {
     }
 
     /// The images of COCO's file, each with class, left and upper edge of its boxes, in twentieths of a pixel and pixels.
-    fn coco(&self, output: &str) -> Result<Option<Vec<(String, Vec<(String, i64, i64)>)>>, String> {
+    pub(super) fn coco(
+        &self,
+        output: &str,
+    ) -> Result<Option<Vec<(String, Vec<(String, i64, i64)>)>>, String> {
         let Some(text) = self.place.read(&format!("{output}/annotations.json")) else { return Ok(None) };
         let json: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
         let list = |key: &str| json[key].as_array().cloned().unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Events of a person, a disk and a run.
 
 use ocelli::{BoundingBox, ErrorKind, Mask};
+use serde_json::{Value, json};
 
 use super::{
     CorrectedSet, FORMATS, NAMES, Page, Run, SavedImage, Sequence, Written, files_below, image_beside,
@@ -79,6 +80,10 @@ impl Sequence {
             1 => Some(format!("0 0.5 0.5 0.1 0.{}\n", self.next)),
             _ => None,
         };
+        if !self.person.contains_key(file) && content == self.place.read(file) {
+            // Nobody can see that a person left it so.
+            return;
+        }
         match &content {
             Some(text) => self.place.write(file, text),
             None => self.place.remove(file),
@@ -95,7 +100,73 @@ impl Sequence {
             Ok(set) => set.classes().to_vec(),
             Err(_) => self.run.classes.iter().map(|class| (*class).to_owned()).collect(),
         };
-        self.person.insert(file.to_owned(), Written { content, beside, classes });
+        let is_removed = content.is_none();
+        let written = Written { content, beside, classes };
+        let before = self.person.insert(file.to_owned(), written);
+        let is_new = before.is_none_or(|before| before.content != self.person[file].content);
+        if output == "set" && is_new {
+            // What was corrected last counts; a file that was removed does as long as its format is named.
+            let stem = stem_of(file).to_owned();
+            let was_saved = self.saved.remove(&stem).is_some();
+            if self.edited.contains_key(&stem) || is_removed && was_saved {
+                self.contradicted.insert(stem);
+            }
+        }
+    }
+
+    fn boxes_in_coco(&self, name: &str) -> Result<Vec<(String, i64, i64)>, String> {
+        let found = self.coco("set")?.into_iter().flatten().find(|(other, _)| other == name);
+        Ok(found.map(|(_, boxes)| boxes).unwrap_or_default())
+    }
+
+    /// Moves, removes or adds a box in COCO's file, or gives one another class.
+    pub(super) fn edit_annotations(&mut self) -> Result<(), String> {
+        const FILE: &str = "set/annotations.json";
+        let Some(text) = self.place.read(FILE).filter(|_| self.former.is_none()) else { return Ok(()) };
+        let mut coco: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        let (images, categories) = (coco["images"].as_array(), coco["categories"].as_array());
+        let (images, classes) = (images.map_or(0, Vec::len), categories.map_or(0, Vec::len));
+        if images == 0 {
+            return Ok(());
+        }
+        let image = coco["images"][self.below(images as u64) as usize].clone();
+        let (event, id) = (self.below(4), image["id"].clone());
+        self.next += 1;
+        let left = (self.next % 40) as f64;
+        let class = self.below(classes as u64) + 1;
+        let Some(annotations) = coco["annotations"].as_array_mut() else { return Ok(()) };
+        let first = annotations.iter().position(|one| one["image_id"] == id);
+        let name = image["file_name"].as_str().unwrap_or_default();
+        let before = self.boxes_in_coco(name)?;
+        match (event, first) {
+            (0, Some(first)) => {
+                annotations[first]["bbox"] = json!([left, 2.0, 20.0, 20.0]);
+                if (left as usize).is_multiple_of(2) {
+                    annotations[first]["segmentation"] =
+                        json!([[left, 2.0, left + 20.0, 2.0, left + 20.0, 22.0, left, 22.0]]);
+                }
+            }
+            (1, Some(first)) => _ = annotations.remove(first),
+            (2, Some(first)) if annotations[first]["category_id"] != class => {
+                annotations[first]["category_id"] = class.into();
+            }
+            _ => annotations.push(json!({"id": 1000 + self.next, "image_id": id, "category_id": class,
+                "bbox": [left, 3.0, 20.0, 20.0]})),
+        }
+        self.place.write(FILE, &coco.to_string());
+        let boxes = self.boxes_in_coco(name)?;
+        self.log.push(format!("{name} has {boxes:?} in {FILE}"));
+        let beside = self.place.read(&format!("set/images/{name}"));
+        let stem = stem_of(name).to_owned();
+        self.contradicted.remove(&stem);
+        if *self.edited.entry(stem.clone()).or_insert(before) == boxes {
+            // Unless a stopped run followed it meanwhile, nobody can see that it was changed and changed back.
+            self.contradicted.insert(stem.clone());
+            self.saved.remove(&stem);
+        } else {
+            self.saved.insert(stem, SavedImage { boxes, beside, classes });
+        }
+        Ok(())
     }
 
     /// Adds an image or replaces one, in place or by renaming; it may be one that cannot be read.
@@ -284,6 +355,8 @@ impl Sequence {
                 let summary = self.place.label(&run).map_err(|e| e.to_string())?;
                 self.person.clear();
                 self.saved.clear();
+                self.edited.clear();
+                self.contradicted.clear();
                 self.handled.clear();
                 self.check(&summary)
             }

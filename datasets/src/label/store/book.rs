@@ -1,11 +1,6 @@
 //! The labels of a data set in a person's hands: where those of an image are, whose they are, and how they are saved.
 
-use std::collections::HashSet;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
-
-use serde::Deserialize;
 
 use crate::label::store::placer::as_corrected;
 use crate::label::store::write::place_whole_files;
@@ -28,17 +23,6 @@ pub(in crate::label) struct LabelFile {
     pub text: String,
     /// The number of lines that are proposed.
     pub added: usize,
-}
-
-/// The part of `annotations.json` that says which images it has.
-#[derive(Deserialize)]
-struct ImageNames {
-    images: Vec<ImageName>,
-}
-
-#[derive(Deserialize)]
-struct ImageName {
-    file_name: String,
 }
 
 impl Book {
@@ -153,31 +137,24 @@ impl Book {
         let (name, width, height) = (record.name.clone(), record.width, record.height);
         let classes = self.placer.classes.all;
         // The record comes first: after a stop, the next run writes the file from it.
-        let saved = SavedLabels { name, width, height, classes, instances, is_merged: false };
+        // The label files that were corrected before are on record before, too.
+        let older = self.placer.labels_of_corrections(&name)?;
+        let saved = SavedLabels { name, width, height, classes, instances, is_merged: false, older };
         self.placer.state.append(Event::Saved(vec![saved]))?;
         self.note_checked(&record.name);
         // A run that has not ended yet writes the file.
-        let Some(in_coco) = self.images_in_coco()? else { return Ok(()) };
+        if !self.placer.state.root.join(COCO_FILE).is_file() {
+            return Ok(());
+        }
         journal.splits().for_each(|(name, validation)| self.placer.prefer(name, validation));
         let mut files = Vec::new();
         for image in images {
-            self.placer.corrections(&image.name)?;
-            let record = journal.labelled(&image.name)?;
-            files.extend(record.filter(|record| in_coco.contains(&self.coco_name(record))).map(|_| image));
+            // The last run may have removed it with its source.
+            if self.placer.state.images.get(&image.name).is_none_or(|known| !known.is_removed) {
+                self.placer.corrections(&image.name)?;
+                files.push(image);
+            }
         }
         place_whole_files(journal, &ImageSet::from_named(files), &mut self.placer).map(drop)
-    }
-
-    /// The images that `annotations.json` has; `None` if there is no such file.
-    fn images_in_coco(&self) -> Result<Option<HashSet<String>>> {
-        let path = self.placer.state.root.join(COCO_FILE);
-        if path.exists() && !path.is_file() {
-            return Ok(None);
-        }
-        let file = disk::if_there(File::open(&path)).map_err(|e| Error::io("cannot read", &path, e))?;
-        let Some(file) = file else { return Ok(None) };
-        let names: ImageNames = serde_json::from_reader(BufReader::new(file))
-            .map_err(|e| Error::invalid_data(format!("cannot read {}: {e}", path.display())))?;
-        Ok(Some(names.images.into_iter().map(|image| image.file_name).collect()))
     }
 }

@@ -72,6 +72,7 @@ impl DataSet {
         state.recover(&OutputFolder::FOLDERS)?;
         // What a run with little memory left behind when it was killed.
         drop(std::fs::remove_file(folder.spill_path()));
+        let path = journal_path(&folder.root);
         let hashes = ClassHashes::new(classes.names());
         if !existing.discard_corrections {
             let way_out = if merges {
@@ -79,10 +80,16 @@ impl DataSet {
             } else {
                 "choose another output folder, or discard_corrections to overwrite them"
             };
-            let checked = check_conflicts(&state, &hashes, way_out, options);
-            checked.map_err(|error| if merges { error } else { error.about("discard_corrections") })?;
+            let own = |error: Error| if merges { error } else { error.about("discard_corrections") };
+            let cannot = |error: Error| {
+                let message = format!("{error}, or discard_corrections to overwrite it");
+                if merges { error } else { own(Error::new(error.kind(), message).with_source(error)) }
+            };
+            // Those that are added, unless other settings differ, too.
+            let added = (restart || Journal::grows(&path, described)).then_some(classes);
+            state = state.follow_annotations(options, added).map_err(cannot)?;
+            check_conflicts(&state, &hashes, way_out, options).map_err(own)?;
         }
-        let path = journal_path(&folder.root);
         let before = state.contents.clone().filter(|_| !restart);
         folder.check_shard(before.as_ref(), shard)?;
         // Checks the settings before anything is discarded.
@@ -260,9 +267,9 @@ fn check_conflicts(
     let mut conflicts = state.conflicts(classes, |file| meaning_of(options, classes.all, file))?;
     let is_dropped = |file: &str| is_dropped(options, file) && !file.starts_with(PROPOSALS);
     conflicts.extend(state.existing_of(Owner::Person, is_dropped)?);
-    let has_all = options.has(Format::Coco) && options.yolo_folders().is_empty();
     let is_lost = |image: &&SavedLabels| {
-        !has_all || (image.classes != classes.all && classes.earlier(image.classes).is_none())
+        !options.has(Format::Coco)
+            || (image.classes != classes.all && classes.earlier(image.classes).is_none())
     };
     let lost: Vec<_> = state.saved.values().filter(is_lost).map(|image| image.name.as_str()).collect();
     if !lost.is_empty() {

@@ -8,6 +8,7 @@
 //! one the rename is done, so that a file which is missing was removed by the person. A file that is to be removed gets a
 //! temporary name before the record says so, and its own again after a stop in between.
 
+mod copies;
 mod recover;
 
 use std::collections::{BTreeSet, HashMap};
@@ -245,7 +246,6 @@ impl State {
             Ok(own) => own,
             Err(e) => Error::io("cannot write", &path, e),
         };
-        let on_disk = hash_on_disk(&path)?;
         let mut out = BufWriter::new(disk::create(&part).map_err(cannot)?);
         write(&mut out)
             .and_then(|()| out.flush())
@@ -253,7 +253,8 @@ impl State {
             .inspect_err(|_| drop(disk::remove(&part)))
             .map_err(cannot)?;
         let hash = hash_on_disk(&part)?.unwrap_or_default();
-        Ok(Part { path: part, hash, on_disk })
+        // It may have been changed meanwhile.
+        Ok(Part { path: part, hash, on_disk: hash_on_disk(&path)? })
     }
 
     /// Writes bytes to a file at the next commit unless it is the person's. Those that are there already need no temporary file.
@@ -345,7 +346,12 @@ impl State {
             let target = self.root.join(&entry.file);
             match &part {
                 Some(part) if hash_on_disk(&target)? == entry.before => disk::rename(part, &target)?,
-                Some(part) => disk::remove(part)?,
+                Some(part) => {
+                    if hash_on_disk(&target)? != entry.hash {
+                        self.append(Event::Files(vec![entry.undone()]))?;
+                    }
+                    disk::remove(part)?;
+                }
                 None if entry.is_removal() => disk::remove(&aside_path(&target))?,
                 None => {}
             }

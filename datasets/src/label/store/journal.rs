@@ -98,6 +98,11 @@ impl Journal {
         Ok(journal)
     }
 
+    /// `true` if [`open`](Self::open) would add classes to the journal.
+    pub fn grows(path: &Path, settings: &Value) -> bool {
+        first_line(path).is_some_and(|header| known_classes(&header.settings, settings).is_some())
+    }
+
     /// Replaces the journal by one that has the last instances of these images of the former one alone, each with the number
     /// of classes that were looked for.
     pub fn restart(

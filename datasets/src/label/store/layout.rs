@@ -119,6 +119,12 @@ impl ClassHashes {
         Self { all: hash(names.len()), earlier }
     }
 
+    /// The hash of the first names.
+    pub fn of_first(&self, count: usize) -> u64 {
+        let first = self.earlier.iter().find(|(_, earlier)| **earlier == count);
+        first.map_or(self.all, |(hash, _)| *hash)
+    }
+
     /// The number of classes if this is the hash of the first ones.
     pub fn earlier(&self, hash: u64) -> Option<usize> {
         self.earlier.get(&hash).copied().filter(|_| hash != self.all)

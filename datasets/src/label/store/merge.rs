@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::label::store::folder::unusable;
 use crate::label::store::journal::difference;
 use crate::label::store::layout::masks_folder;
+use crate::label::store::placer::hash_of_label;
 use crate::label::store::{
     Contents, DataSet, Entry, Event, Existing, Journal, Opening, OutputFolder, Owner, Placer, SavedLabels,
     State, Summary, classes_of, journal_path, label_files,
@@ -28,7 +29,7 @@ impl Part {
     fn open(root: &Path) -> Result<Self> {
         let refuse = |why: &str| Err(refusal(root, why));
         let folder = OutputFolder::open_existing(root)?;
-        let state = State::load(root)?;
+        let mut state = State::load(root)?;
         let Some(contents) = state.contents.clone() else {
             return refuse("nothing is labelled in it yet; finish this shard first");
         };
@@ -40,10 +41,11 @@ impl Part {
             return refuse("it is not finished; finish this shard first");
         }
         state.recover(&OutputFolder::FOLDERS)?;
+        let state = state.follow_annotations(&contents.options, None)?;
         if let Some(file) = state.changed_whole_file(&contents.options)? {
             return refuse(&format!(
-                "{file} was corrected by hand, and only label files of single images can be merged; move it out of the folder \
-                 to merge without these corrections"
+                "{file} was corrected by hand, and only annotations.json and label files of single images can be merged; move \
+                 it out of the folder to merge without these corrections"
             ));
         }
         let classes = classes_of(&settings).unwrap_or_default();
@@ -198,11 +200,6 @@ fn has_own_corrections(joined: &mut Placer, name: &str) -> Result<bool> {
     Ok(joined.corrections(name)?.iter().any(|correction| !correction.is_merged))
 }
 
-/// The hash of a corrected label file, as the placer names them.
-fn hash_of_label(label: &str) -> &str {
-    label.rsplit(' ').next().unwrap_or(label)
-}
-
 /// An image of a shard.
 struct Owned {
     part: usize,
@@ -264,25 +261,32 @@ fn owned_images(parts: &[Part]) -> Result<HashMap<PathBuf, Owned>> {
     Ok(owned)
 }
 
-/// Copies what a person saved in COCO's files of the shards. What was saved in the joined data set stays.
+/// Copies what a person saved in COCO's files of the shards. What was saved or corrected in the joined data set stays.
 fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Owned>) -> Result<()> {
     let placer = &mut joined.placer;
-    let mut new = Vec::new();
+    let (mut new, mut undone) = (Vec::new(), Vec::new());
     for file in joined.set.files() {
         let image = &owned[&file.path];
-        let Some(saved) = parts[image.part].placer.state.saved.get(&image.name).cloned() else { continue };
+        let there = placer.state.saved.get(&file.name).cloned();
+        let Some(saved) = parts[image.part].placer.state.saved.get(&image.name).cloned() else {
+            undone.extend(there.filter(|there| there.is_merged).map(|there| there.name));
+            continue;
+        };
         let saved = SavedLabels { name: file.name.clone(), is_merged: true, ..saved };
-        match placer.state.saved.get(&file.name) {
-            Some(there) if SavedLabels { is_merged: true, ..there.clone() } == saved => {}
-            Some(there) if !there.is_merged => {
-                let (root, name) = (placer.state.root.display(), &file.name);
-                tracing::warn!(
-                    "{root}: the labels of {name} were saved in it, too; those of its shard are not merged"
-                );
-            }
-            _ => new.push(saved),
+        let is_same = |there| SavedLabels { is_merged: true, ..there } == saved;
+        if there.is_some_and(is_same) {
+            continue;
+        }
+        if has_own_corrections(placer, &file.name)? {
+            let (root, name) = (placer.state.root.display(), &file.name);
+            tracing::warn!(
+                "{root}: the labels of {name} were corrected in it, too; those saved in its shard are not merged"
+            );
+        } else {
+            new.push(saved);
         }
     }
+    placer.state.forget_saved(undone)?;
     if new.is_empty() { Ok(()) } else { placer.state.append(Event::Saved(new)) }
 }
 
@@ -335,6 +339,13 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
         if !is_merged && corrected != before && placer.state.owner(&file)? == Owner::Person {
             let (from, to) = (from.display(), to.display());
             tracing::warn!("{to}: it was corrected, too; the correction {from} is not merged");
+            continue;
+        }
+        if placer.state.saved.get(name).is_some_and(|saved| !saved.is_merged) {
+            let (from, root) = (from.display(), placer.state.root.display());
+            tracing::warn!(
+                "{root}: the labels of {name} were corrected in it, too; the correction {from} is not merged"
+            );
             continue;
         }
         // The correction has the classes that it was made with.

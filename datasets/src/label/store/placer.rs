@@ -1,5 +1,6 @@
 //! Writes each image and its label file to their paths in the data set.
 
+mod annotations;
 mod corrected;
 mod dropped;
 mod images;
@@ -23,6 +24,7 @@ use crate::label::store::{
     COCO_FILE, ClassHashes, Meaning, Owner, SavedLabels, State, label_files, part_path,
 };
 use crate::label::{DataSetOptions, Format, ImageMode, ImageSet, Record, disk, identity, open_image};
+pub(crate) use annotations::images_of;
 pub(crate) use corrected::as_corrected;
 pub(crate) use images::{has_image as is_copy_of, is_time_of};
 
@@ -32,8 +34,12 @@ struct Bound {
     validation: bool,
     /// Its files were written from what was found in this run.
     is_placed: bool,
-    /// The label files that a person corrected. Tables and other files follow the first that can be read.
+    /// The label files that a person corrected, the later ones first. Tables and other files follow the first that can be read.
     corrected: Vec<(String, Format)>,
+    /// The number of those that were corrected after COCO's files.
+    later: usize,
+    /// One of them was corrected before, too: it never had what was saved for COCO's files.
+    are_again: bool,
 }
 
 /// A correction of a label file by a person, or one saved for COCO's.
@@ -142,27 +148,53 @@ impl Placer {
         labels
     }
 
-    /// The corrections of an image's labels. Files that were changed are on record as the person's from now on.
+    /// The corrections of an image's labels, the one that counts first. Files that were changed are on record as the person's from
+    /// now on.
     pub fn corrections(&mut self, name: &str) -> Result<Vec<Correction>> {
         let validation = self.settle(name)?;
-        let (mut corrections, mut corrected) = (Vec::new(), Vec::new());
+        let saved = self.state.saved.get(name).cloned();
+        let older_labels = saved.as_ref().map_or(&[][..], |saved| &saved.older);
+        // In a shard or in the other split the file has another name.
+        let is_older =
+            |label: &String| older_labels.iter().any(|other| hash_of_label(label) == hash_of_label(other));
+        let (mut later, mut older) = (Vec::new(), Vec::new());
         for (file, format) in self.files_with_labels(name, validation) {
             if self.state.see(&file)? == Owner::Person {
                 let label = format!("{file} {}", self.state.on_disk(&file)?.unwrap_or_default());
-                corrections.push(Correction { label, is_merged: self.state.is_merged(&file)? });
-                corrected.push((file, format));
+                let is_merged = self.state.is_merged(&file)?;
+                let list = if is_older(&label) { &mut older } else { &mut later };
+                list.push((Correction { label, is_merged }, (file, format)));
             }
         }
-        self.bound.entry(name.to_owned()).or_default().corrected = corrected;
-        if let Some(saved) = self.state.saved.get(name) {
+        let count = later.len();
+        let is_again = |(_, (file, _)): &(Correction, (String, Format))| {
+            older_labels.iter().any(|other| other.rsplit_once(' ').is_some_and(|(other, _)| other == file))
+        };
+        let are_again = later.iter().any(is_again);
+        let (mut corrections, corrected): (Vec<_>, Vec<_>) = later.into_iter().chain(older).unzip();
+        let bound = self.bound.entry(name.to_owned()).or_default();
+        (bound.corrected, bound.later, bound.are_again) = (corrected, count, are_again);
+        if let Some(saved) = saved {
+            let is_merged = saved.is_merged;
             // The same in a shard and in the joined data set.
-            let same = SavedLabels { is_merged: false, ..saved.clone() };
+            let same = SavedLabels { is_merged: false, older: Vec::new(), ..saved };
             let text =
                 serde_json::to_string(&same).map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
             let label = format!("{COCO_FILE} {}", hash_of_bytes(text));
-            corrections.push(Correction { label, is_merged: saved.is_merged });
+            corrections.insert(count, Correction { label, is_merged });
         }
         Ok(corrections)
+    }
+
+    /// The label files of an image that a person corrected until now, which are on record as such from now on.
+    pub fn labels_of_corrections(&mut self, name: &str) -> Result<Vec<String>> {
+        let is_saved = self.state.saved.contains_key(name);
+        let mut corrections = self.corrections(name)?;
+        if is_saved {
+            corrections.remove(self.bound[name].later);
+        }
+        self.state.commit()?;
+        Ok(corrections.into_iter().map(|correction| correction.label).collect())
     }
 
     /// `true` if a person corrected the labels of an image.
@@ -430,6 +462,11 @@ impl Placer {
             _ => image_path(&record.name, self.is_validation(&record.name)),
         }
     }
+}
+
+/// The hash of a corrected label file, as a [`Correction`] names it.
+pub(super) fn hash_of_label(label: &str) -> &str {
+    label.rsplit(' ').next().unwrap_or(label)
 }
 
 fn is_link_to(path: &Path, source: &Path) -> bool {

@@ -42,6 +42,10 @@ pub(crate) enum Event {
     Images(BTreeMap<String, KnownImage>),
     /// Labels that a person saved for images in COCO's file, in place of those of the same names.
     Saved(Vec<SavedLabels>),
+    /// COCO's files that a person changed, which are ours again, with the labels that were saved from them.
+    Followed { files: Vec<FileEntry>, saved: Vec<SavedLabels> },
+    /// The saved labels of these images were undone.
+    Forgotten(Vec<String>),
     /// All of the saved labels were discarded.
     Discarded,
     /// The contents of the data set; `None` while a restart has not started to label.
@@ -62,6 +66,11 @@ pub(crate) struct FileEntry {
 }
 
 impl FileEntry {
+    /// The record if the file was changed before what was to be written got its name.
+    pub(super) fn undone(&self) -> Self {
+        Self { hash: self.before.clone(), ..self.clone() }
+    }
+
     /// `true` if a file that was there is to be removed.
     pub(super) fn is_removal(&self) -> bool {
         self.hash.is_none() && self.before.is_some()
@@ -107,10 +116,10 @@ impl KnownImage {
     }
 }
 
-/// The labels of an image that has them in `annotations.json` alone, as a person saved them.
+/// The labels that a person gave an image in `annotations.json`: saved where they are in it alone, or changed in the file itself.
 ///
 /// That file has all images, so it cannot become the person's as the label file of one image does. It stays ours, and what
-/// the person saved is in a record of its own, from which every run and every merge writes the annotations of these images.
+/// the person made is in a record of its own, from which every run and every merge writes the annotations of these images.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SavedLabels {
     /// The name of the image in the data set.
@@ -124,6 +133,9 @@ pub(crate) struct SavedLabels {
     /// They came from a shard, and were not saved here since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_merged: bool,
+    /// The label files that a person had corrected before, as the placer names them. Any other correction is later, and counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub older: Vec<String>,
 }
 
 /// A file whose content is under its temporary name, or that is to be removed.
@@ -173,7 +185,10 @@ impl State {
     /// [`ErrorKind::InvalidData`] if it is corrupt, or missing although images were labelled; [`ErrorKind::Mismatch`] if a version
     /// before 0.1.0 wrote it.
     pub fn load(root: &Path) -> Result<Self> {
-        Self::load_with(root, false)
+        let mut state = Self::load_with(root, false)?;
+        // What changes is in memory alone.
+        state.log.file = None;
+        Ok(state)
     }
 
     /// Opens the state of a data set to write to it, or starts it if nothing is labelled yet. A log of which most is superseded
@@ -244,6 +259,11 @@ impl State {
                     self.saved.insert(image.name.clone(), image);
                 }
             }
+            Event::Followed { files, saved } => {
+                self.apply(Event::Files(files))?;
+                self.apply(Event::Saved(saved))?;
+            }
+            Event::Forgotten(names) => names.iter().for_each(|name| drop(self.saved.remove(name))),
             Event::Discarded => self.saved.clear(),
             Event::Contents(contents) => self.contents = contents,
         }
@@ -291,6 +311,12 @@ impl State {
         Record { width: saved.width, height: saved.height, instances, ..record }
     }
 
+    /// Removes what a person saved for those of these images that have it.
+    pub fn forget_saved(&mut self, mut images: Vec<String>) -> Result<()> {
+        images.retain(|name| self.saved.contains_key(name));
+        if images.is_empty() { Ok(()) } else { self.append(Event::Forgotten(images)) }
+    }
+
     pub fn set_contents(&mut self, contents: Option<Contents>) -> Result<()> {
         if self.contents == contents { Ok(()) } else { self.append(Event::Contents(contents)) }
     }
@@ -327,6 +353,7 @@ mod tests {
                 classes: 1,
                 instances: Vec::new(),
                 is_merged: false,
+                older: Vec::new(),
             };
             state.append(Event::Saved(vec![saved])).expect("there is room");
             let known = (state.files.clone(), state.images.clone(), state.saved.clone());

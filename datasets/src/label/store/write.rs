@@ -12,9 +12,9 @@ use crate::label::formats::youtube_vis::write_youtube_vis;
 use crate::label::images::split_extension;
 use crate::label::review::{Review, write_csv};
 use crate::label::store::placer::as_corrected;
-use crate::label::store::{Contents, DataSet, Entry, Journal, Owner, Placer, WHOLE_FILES};
+use crate::label::store::{Contents, DataSet, Entry, Journal, Placer, WHOLE_FILES};
 use crate::label::{CheckCancelled, Format, ImageFile, ImageSet, Record, disk, identity};
-use ocelli::{Error, Result};
+use ocelli::{Error, ErrorKind, Result};
 
 /// The contents of a data set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -365,16 +365,23 @@ fn place_whole(
     }
     let part = placer.state.write_part(file, |out| write(out, placer))?;
     let (hash, meaning) = (part.hash.clone(), placer.meaning(Some(format)));
-    let owner = placer.state.place_part(file, meaning, part)?;
+    let is_followed = format == Format::Coco && placer.state.is_recorded(file);
+    if format == Format::Coco {
+        placer.state.keep_copy(file, &part)?;
+    }
+    placer.state.place_part(file, meaning, part)?;
     placer.state.commit()?;
-    if owner == Owner::Person && !placer.state.is_recorded_as(file, &hash) {
-        let message = format!(
-            "cannot write, {}: it was corrected by hand and does not have the labels of this run; choose another output folder, \
-             or discard_corrections to overwrite it",
-            path.display()
-        );
+    if !placer.state.is_recorded_as(file, &hash) {
+        let remedy = if is_followed {
+            "run the command again, which follows it"
+        } else {
+            "choose another output folder, or discard_corrections to overwrite it"
+        };
+        let why = "it was corrected by hand and does not have the labels of this run";
+        let message = format!("cannot write, {}: {why}; {remedy}", path.display());
         return Err(Error::mismatch(message).about("discard_corrections"));
     }
+    placer.state.remove_old_copies(file);
     Ok(path)
 }
 
@@ -385,6 +392,20 @@ fn count(classes: &mut [ClassCount], record: &Record) {
         classes[class].instances += instances;
         classes[class].images += 1;
     }
+}
+
+/// The annotations that would be written now for the images of a split, or all.
+pub(super) fn coco_file(journal: &Journal, placer: &Placer, split: Option<bool>) -> Result<Vec<u8>> {
+    let is_there = |name: &&String| placer.state.images.get(*name).is_none_or(|known| !known.is_removed);
+    let names = journal.entries.keys().filter(is_there).cloned();
+    let set = ImageSet::from_named(
+        names.map(|name| ImageFile { path: PathBuf::new(), name, frame: None }).collect(),
+    );
+    let mut bytes = Vec::new();
+    let videos = Videos::of(journal.frames(&set))?;
+    write_coco(&mut bytes, journal, &set, &videos, placer, split)
+        .map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
+    Ok(bytes)
 }
 
 /// Writes the annotations of all images of a set, or of one split, that were labelled. Ids are the same in all files.

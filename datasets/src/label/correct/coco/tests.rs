@@ -127,7 +127,6 @@ fn saved_labels_stay_in_later_runs() {
     let text = place.read("set/annotations.json");
     for (other, restart) in [
         (Run { classes: vec!["cow"], ..run.clone() }, true),
-        (Run { options: both, ..run.clone() }, false),
         (
             Run {
                 options: DataSetOptions { formats: vec![Format::Voc], ..run.options.clone() },
@@ -142,6 +141,11 @@ fn saved_labels_stay_in_later_runs() {
         assert!(refused.to_string().contains("a.png, b/b.png"), "{refused}");
         assert_eq!(place.read("set/annotations.json"), text);
     }
+    // Files of other formats follow it.
+    place.label(&Run { options: both, ..run.clone() }).expect("the images can be labelled");
+    let lines =
+        ["train", "val"].map(|split| place.read(&format!("set/labels/{split}/a.txt")).unwrap_or_default());
+    assert_eq!(lines.concat().lines().count(), 2, "{lines:?}");
     let discard = Existing { discard_corrections: true, restart: true };
     place.label(&Run { existing: discard, ..run.clone() }).expect("the images can be labelled");
     let after = annotations(&place, "set/annotations.json");
@@ -209,21 +213,35 @@ fn merged_shards_have_what_was_saved_in_them() {
 }
 
 #[test]
-fn a_file_that_another_program_changed_is_not_written() {
+fn a_file_that_another_program_changed_is_followed_or_not_written() {
     let run = run();
     let (place, set) = labelled(&run);
-    let changed = place.read("set/annotations.json").expect("it is there").replacen("0.9", "0.8", 1);
-    place.write("set/annotations.json", &changed);
-    let refused = correct(&set, 0).expect_err("it is the person's");
-    assert!(refused.to_string().contains("another program changed it"), "{refused}");
-    assert!(CorrectedSet::open(&place.path("set")).is_err());
-    assert_eq!(place.read("set/annotations.json"), Some(changed));
+    let whole = place.read("set/annotations.json").expect("it is there");
+    // The box of the first image is elsewhere.
+    place.write("set/annotations.json", &whole.replacen("[2.0,", "[32.0,", 1));
+    let refused = correct(&set, 0).expect_err("it was loaded before");
+    assert!(refused.to_string().contains("changed meanwhile"), "{refused}");
+    let labels = set.labels(&set.images()[0]).expect("there are labels");
+    assert!(labels.is_corrected && labels.instances[0].bbox.x1 == 32.0, "{labels:?}");
+    correct(&set, 0).expect("it can be saved");
+    assert_eq!(annotations(&place, "set/annotations.json")["a.png"].len(), 2);
+    let why = "expected images, annotations and categories";
+    for file in ["set/annotations.json", "set/annotations_train.json"] {
+        let before = place.read(file).expect("it is there");
+        place.write(file, "{}");
+        for refused in [correct(&set, 0).map(drop), CorrectedSet::open(&place.path("set")).map(drop)] {
+            let refused = refused.expect_err("it is the person's");
+            assert!(refused.to_string().contains(why), "{refused}");
+        }
+        assert_eq!(place.read(file).as_deref(), Some("{}"));
+        place.write(file, &before);
+    }
     // A record that is corrupt is not passed over.
     place.remove("set/annotations.json");
     correct(&set, 0).expect("it can be saved");
     assert_eq!(place.read("set/annotations.json"), None, "a run writes it");
     place.label(&run).expect("the images can be labelled");
-    assert_eq!(annotations(&place, "set/annotations.json")["a.png"].len(), 2);
+    assert_eq!(annotations(&place, "set/annotations.json")["a.png"].len(), 3);
     place.write("set/.ocelli-label/state.jsonl", "{\n");
     let refused = place.label(&run).expect_err("it is corrupt");
     assert_eq!(refused.kind(), ErrorKind::InvalidData, "{refused}");

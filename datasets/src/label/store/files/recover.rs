@@ -9,12 +9,12 @@ use ocelli::{Error, Result};
 use super::{PART, aside_path, part_path};
 use crate::label::disk;
 use crate::label::hash::hash_on_disk;
-use crate::label::store::state::{FileEntry, State};
+use crate::label::store::state::{Event, FileEntry, State};
 
 impl State {
     /// Finishes the renames that a stop prevented, gives files that are not removed on record their names again, and removes
     /// other temporary files, those of `folders` and below.
-    pub fn recover(&self, folders: &[&str]) -> Result<()> {
+    pub fn recover(&mut self, folders: &[&str]) -> Result<()> {
         let (mut parts, mut links) = (Vec::new(), HashSet::new());
         for folder in folders {
             find_parts(&self.root.join(folder), (!folder.is_empty()).then_some(&mut links), &mut parts)
@@ -27,6 +27,7 @@ impl State {
             self.files.values().map(|entry| (name(&self.root.join(&entry.file)), entry)).collect()
         };
         let (by_part, by_aside) = (by(part_path), by(aside_path));
+        let (mut targets, mut undone) = (Vec::new(), Vec::new());
         for part in parts {
             let (entry, is_aside) = match by_aside.get(&part) {
                 Some(entry) => (Some(entry), true),
@@ -39,8 +40,22 @@ impl State {
                 let path = self.root.join(&entry.file);
                 let before = if is_aside { &None } else { &entry.before };
                 // A file that is not what was seen before the stop has been changed since.
-                target = (hash_on_disk(&path)? == *before).then_some(path);
+                let there = hash_on_disk(&path)?;
+                if there != *before && there != entry.hash && !is_aside {
+                    undone.push(entry.undone());
+                    if self.log.file.is_none() {
+                        // The part shows it to those who write.
+                        continue;
+                    }
+                }
+                target = (there == *before).then_some(path);
             }
+            targets.push((part, target));
+        }
+        if !undone.is_empty() {
+            self.append(Event::Files(undone))?;
+        }
+        for (part, target) in targets {
             match target {
                 Some(target) => disk::rename(&part, &target)?,
                 None => disk::remove(&part)?,

@@ -5,23 +5,31 @@ use ocelli::{BoundingBox, Mask};
 
 use super::Placer;
 use crate::label::formats::changed::changed;
+use crate::label::formats::coco::mark_of;
 use crate::label::formats::yolo_line::{Line, MATCH, is_same as is_same_box};
 use crate::label::formats::{voc, yolo};
+use crate::label::store::COCO_FILE;
 use crate::label::{Format, Instance, LabelledInstance, Record, disk};
 
-/// The record of an image with the labels that a person made of it: those saved for COCO's file, or those in the first label file
-/// that was corrected, of YOLO's or VOC's. Instances that are as they were found keep score and mask; what a person wrote is
-/// certain, and has the mask of what was found there, moved with its box, unless polygons were corrected as well. Classes that were
-/// added since are as they were found. What cannot be read, and a file with other labels than these, changes nothing and is
-/// added to `unclear`.
+/// The record of an image with the labels that a person made of it: those in the first label file that was corrected, of YOLO's or
+/// VOC's, or those saved for COCO's files, whichever was later. Instances that are as they were found, or saved, keep score and mask;
+/// what a person wrote is certain, and has the mask of what was there, moved with its box, unless polygons were corrected as well.
+/// Classes that were added since are as they were found. What cannot be read, and a file with other labels than these, changes nothing
+/// and is added to `unclear`.
 pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<String>) -> Record {
     let is_saved = placer.state.saved.contains_key(&record.name);
-    let mut followed = is_saved.then(|| placer.state.with_saved(record.clone(), &placer.classes));
-    let corrected = placer.bound.get(&record.name).map_or(&[][..], |bound| &bound.corrected);
-    for (file, format) in corrected {
+    let record = placer.state.with_saved(record, &placer.classes);
+    let mut followed = None;
+    let (corrected, later) =
+        placer.bound.get(&record.name).map_or((&[][..], 0), |bound| (&bound.corrected, bound.later));
+    for (number, (file, format)) in corrected.iter().enumerate() {
+        if is_saved && number == later {
+            followed.get_or_insert_with(|| record.clone());
+        }
         let (lines, unread) = lines_of(placer, file, *format, &record);
         unclear.extend(unread.into_iter().map(|why| format!("{file}{why}")));
-        let Some(own) = lines.map(|lines| with_lines(placer, &record, &lines, (file, *format))) else {
+        let texts = || texts(placer, &record, *format);
+        let Some(own) = lines.map(|lines| with_lines(placer, &record, &lines, file, texts())) else {
             continue;
         };
         match &mut followed {
@@ -29,7 +37,7 @@ pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<St
             Some(there) if !is_same(&there.instances, &own.instances) => {
                 unclear.push(format!("{file}: other labels than those corrected elsewhere, which count"));
             }
-            Some(there) if *format == Format::YoloSeg => {
+            Some(there) if *format == Format::YoloSeg && number < later => {
                 for one in &mut there.instances {
                     let iou = |twin: &Instance| BoundingBox::from(one.bbox).iou(&twin.bbox.into());
                     let twins = own.instances.iter().filter(|twin| is_twin(one, twin));
@@ -39,6 +47,13 @@ pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<St
             }
             Some(_) => {}
         }
+    }
+    let are_again = placer.bound.get(&record.name).is_some_and(|bound| bound.are_again);
+    if followed.as_ref().is_some_and(|there| are_again && !is_same(&there.instances, &record.instances)) {
+        unclear.push(format!(
+            "{COCO_FILE}, {}: other labels than those corrected later, which count",
+            record.name
+        ));
     }
     followed.unwrap_or(record)
 }
@@ -73,12 +88,11 @@ fn lines_of(
     }
 }
 
-/// The record with the labels of a file.
-fn with_lines(placer: &Placer, record: &Record, lines: &[Line], (file, format): (&str, Format)) -> Record {
+/// The text of each instance of a record in a file of a format.
+pub(super) fn texts(placer: &Placer, record: &Record, format: Format) -> Vec<String> {
     let size = (record.width, record.height);
-    let are_masks_written = placer.options.has(Format::YoloSeg) || placer.options.has(Format::Masks);
-    let has_masks = are_masks_written || record.instances.iter().any(|one| one.mask.is_some());
     let text = |one: &Instance| match format {
+        Format::Coco => mark_of(record, one, placer.options.polygons),
         Format::Voc => voc::line(one, size).text,
         _ => {
             let alone =
@@ -86,7 +100,21 @@ fn with_lines(placer: &Placer, record: &Record, lines: &[Line], (file, format): 
             yolo::label_file(&alone, format).trim_end().to_owned()
         }
     };
-    let mut found: Vec<_> = record.instances.iter().map(text).map(Some).collect();
+    record.instances.iter().map(text).collect()
+}
+
+/// The record with the labels of a file, in which its own instances have these texts.
+pub(super) fn with_lines(
+    placer: &Placer,
+    record: &Record,
+    lines: &[Line],
+    file: &str,
+    texts: Vec<String>,
+) -> Record {
+    let size = (record.width, record.height);
+    let are_masks_written = placer.options.has(Format::YoloSeg) || placer.options.has(Format::Masks);
+    let has_masks = are_masks_written || record.instances.iter().any(|one| one.mask.is_some());
+    let mut found: Vec<_> = texts.into_iter().map(Some).collect();
     // What is as it was found comes first, so that nothing else takes its mask.
     let as_found = |line: &Line| {
         let at = found.iter().position(|text| text.as_deref() == Some(&*line.text))?;
@@ -101,14 +129,15 @@ fn with_lines(placer: &Placer, record: &Record, lines: &[Line], (file, format): 
         let likeness = |at: &usize| iou(at) + f32::from(u8::from(record.instances[*at].class == line.class));
         let free = (0..found.len()).filter(|at| found[*at].is_some() && iou(at) > MATCH);
         let known = free.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).inspect(|at| found[*at] = None);
-        let mask = line.polygon.as_ref().and_then(|points| {
+        let mask = line.mask.clone().or_else(|| {
+            let points = line.polygon.as_ref()?;
             let points: Vec<f64> = points.as_flattened().iter().map(|value| f64::from(*value)).collect();
             let rle = fr_poly(&points, size.1, size.0).ok()?;
             Mask::from_run_lengths(&rle.counts, size.0, size.1).ok().filter(|mask| mask.area() > 0)
         });
         let own = LabelledInstance { line: known, class: line.class, bbox: line.bbox, polygon: None, mask };
         let one = changed(record, &own, has_masks);
-        Instance { score: line.score.unwrap_or(one.score), ..one }
+        Instance { score: line.score.unwrap_or(one.score), track: line.track.or(one.track), ..one }
     };
     let mut instances: Vec<Instance> = lines.iter().zip(same).map(&mut instance).collect();
     // Those that the file cannot have, and those that the person has not seen.

@@ -1,0 +1,403 @@
+//! What a person changed in COCO's files, by hand or in another program.
+//!
+//! An image whose annotations are not those that were written gets them as labels that the person saved, as in the gallery, and the
+//! file is ours again. Programs order keys, number ids and write numbers and names of files in their own ways: what an annotation says
+//! is compared with what it said in the copy of the file. What is not known to say the same counts as the person's.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use hotcoco::types::{Annotation, Dataset, Image, Segmentation};
+use ocelli::classes::ClassMap;
+use ocelli::{BoundingBox, Error, Mask, Result};
+use serde_json::{Value, json};
+
+use super::Placer;
+use super::corrected::{as_corrected, texts, with_lines};
+use crate::eval::annotations;
+use crate::label::formats::changed::changed;
+use crate::label::formats::coco::mark;
+use crate::label::formats::yolo_line::{Line, clipped, is_same};
+use crate::label::hash::hash_of_bytes;
+use crate::label::store::layout::copy_name;
+use crate::label::store::state::{Event, FileEntry, SavedLabels, State};
+use crate::label::store::write::coco_file;
+use crate::label::store::{Journal, Owner, WHOLE_FILES, classes_of, journal_path};
+use crate::label::{DataSetOptions, Format, ImageSet, LabelledInstance, Record};
+use crate::table::some;
+
+/// Scores are the same if they differ by less: five decimals are written.
+const SAME_SCORE: f32 = 1e-4;
+/// Images that a message names.
+const NAMED: usize = 3;
+
+/// What COCO's file says, by image.
+struct Annotations {
+    dataset: Dataset,
+    /// The annotations with their classes, by the id of the image.
+    of_image: HashMap<u64, Vec<(Annotation, usize)>>,
+    /// The number of the first classes that it knows.
+    classes: usize,
+}
+
+impl State {
+    /// Saves what a person changed in COCO's files since they were written, where every other file follows it; in memory alone if
+    /// nothing is written to the data set. The file of the person is kept beside the state, with what no other format has. `options`
+    /// are those of a data set whose own are not known, and `classes` those that it is to have.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) if a file cannot be read, has images, classes or crowds that the data
+    /// set cannot have, or says something else about an image than another one. Nothing is changed then.
+    pub fn follow_annotations(self, options: &DataSetOptions, classes: Option<&ClassMap>) -> Result<Self> {
+        let mut changed = Vec::new();
+        for (file, format, split) in WHOLE_FILES {
+            let is_written = format == Format::Coco && self.is_recorded(file);
+            if is_written && self.root.join(file).is_file() && self.owner(file)? == Owner::Person {
+                changed.push((file, split));
+            }
+        }
+        if changed.is_empty() {
+            return Ok(self);
+        }
+        let unread = |why| {
+            let file = self.root.join(changed[0].0);
+            Error::invalid_data(format!(
+                "cannot follow what was corrected by hand, {}: {why}; move it away",
+                file.display()
+            ))
+        };
+        let (journal, settings) = Journal::open_existing(&journal_path(&self.root)).map_err(unread)?;
+        let known = classes_of(&settings).unwrap_or_default();
+        let count = known.names().count();
+        let is_added = |all: &&ClassMap| all.names().take(count).eq(known.names());
+        let classes = classes.filter(is_added).unwrap_or(&known);
+        let options = self.contents.as_ref().map_or(options, |contents| &contents.options).clone();
+        let mut placer = Placer::new(self, &options, &ImageSet::default(), classes);
+        journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
+        let mut files: Vec<(FileEntry, Vec<u8>)> = Vec::new();
+        let mut saved: BTreeMap<String, (SavedLabels, &str)> = BTreeMap::new();
+        for (file, split) in changed {
+            let path = placer.state.root.join(file);
+            let refuse = |why: String| {
+                let start = "cannot follow what was corrected by hand";
+                Error::invalid_data(format!("{start}, {}: {why}; repair it, or move it away", path.display()))
+            };
+            let bytes = std::fs::read(&path).map_err(|e| Error::io("cannot read", &path, e))?;
+            for image in placer.changed_images(file, &bytes, split, &journal, &refuse)? {
+                let name = image.name.clone();
+                let same = |there: &SavedLabels| is_same_text(&placer, there, &image);
+                match saved.get(&name) {
+                    Some((there, other)) if !same(there) => {
+                        return Err(refuse(format!(
+                            "image {name}: {other} was changed, too, and says something else"
+                        )));
+                    }
+                    _ => _ = saved.insert(name, (image, file)),
+                }
+            }
+            let hash = Some(hash_of_bytes(&bytes));
+            files.push((FileEntry { before: hash.clone(), hash, ..placer.state.files[file].clone() }, bytes));
+        }
+        let state = &mut placer.state;
+        for (entry, bytes) in files.iter().filter(|_| state.log.file.is_some()) {
+            state.keep_followed(&entry.file, bytes)?;
+        }
+        let files = files.into_iter().map(|(entry, _)| entry).collect();
+        state.append(Event::Followed { files, saved: saved.into_values().map(|(one, _)| one).collect() })?;
+        Ok(placer.state)
+    }
+}
+
+/// `true` if these are the same labels, in any order.
+fn is_same_text(placer: &Placer, a: &SavedLabels, b: &SavedLabels) -> bool {
+    let [a, b] = [a, b].map(|one| {
+        let (width, height) = (one.width, one.height);
+        let record = Record { width, height, instances: one.instances.clone(), ..Record::default() };
+        let mut texts = texts(placer, &record, Format::Coco);
+        texts.sort();
+        texts
+    });
+    a == b
+}
+
+impl Placer {
+    /// The images whose labels a person changed in a file, which has those of a split or all, as they are to be saved.
+    fn changed_images(
+        &mut self,
+        file: &str,
+        bytes: &[u8],
+        split: Option<bool>,
+        journal: &Journal,
+        refuse: &dyn Fn(String) -> Error,
+    ) -> Result<Vec<SavedLabels>> {
+        let path = self.state.root.join(file);
+        let now = self.annotations(bytes, &path).map_err(refuse)?;
+        let mut names = Vec::new();
+        for (name, entry) in &journal.entries {
+            let Some(record) = journal.read_labelled(entry)? else { continue };
+            self.settle(name)?;
+            names.push((name.clone(), self.coco_name(&record).replace('\\', "/")));
+        }
+        // A version that kept no copy wrote what would be written now.
+        let copy = self.state.read_copy(file)?.map_or_else(|| coco_file(journal, self, split), Ok)?;
+        let before = self.annotations(&copy, &path).map_err(refuse)?;
+        let (images, unknown) = images_of(&now.dataset, &names).map_err(refuse)?;
+        if let Some(image) = unknown {
+            return Err(refuse(format!("image {}: it is not labelled here", image.file_name)));
+        }
+        let (images_before, _) = images_of(&before.dataset, &names).map_err(refuse)?;
+        // Those that the file had, and those that the person named.
+        let written = self.state.earlier_classes(file, &self.classes).unwrap_or(self.names.len());
+        let seen = written.max(now.classes);
+        let (mut saved, mut missing, mut unnamed) = (Vec::new(), Vec::new(), 0);
+        for ((name, _), (image, former)) in names.iter().zip(images.into_iter().zip(images_before)) {
+            let Some(image) = image else {
+                missing.extend(former.map(|_| name.as_str()));
+                continue;
+            };
+            let [own, former] = [(&now, Some(image)), (&before, former)].map(|(all, image)| {
+                image.and_then(|image| all.of_image.get(&image.id)).map_or(&[][..], Vec::as_slice)
+            });
+            let texts = |all: &[(Annotation, usize)]| {
+                let mut texts: Vec<String> = all.iter().map(|(one, class)| text(one, *class)).collect();
+                texts.sort();
+                texts
+            };
+            unnamed += former.iter().filter(|(_, class)| *class >= now.classes).count();
+            if texts(own) == texts(former) {
+                continue;
+            }
+            let Some(record) = journal.labelled(name)? else { continue };
+            let older = self.labels_of_corrections(name)?;
+            let changed = self.changed_image(image, record, own, former, (now.classes, seen));
+            let changed = changed.map_err(|why| refuse(format!("image {}: {why}", image.file_name)))?;
+            saved.extend(changed.map(|changed| SavedLabels { older, ..changed }));
+        }
+        if !missing.is_empty() {
+            let images = some(&missing, NAMED);
+            tracing::warn!(
+                "{}: images that are not in it any more keep their labels: {images}",
+                path.display()
+            );
+        }
+        if unnamed > 0 {
+            let classes = self.names[now.classes..].join(", ");
+            tracing::warn!(
+                "{}: {unnamed} instances of classes that it does not name stay: {classes}",
+                path.display()
+            );
+        }
+        Ok(saved)
+    }
+
+    /// Parses a file.
+    fn annotations(&self, bytes: &[u8], path: &Path) -> Result<Annotations, String> {
+        let file = annotations::parse_file(bytes, path).map_err(|e| e.to_string())?;
+        if !file.is_whole() {
+            return Err("expected images, annotations and categories".into());
+        }
+        let (mut dataset, unreadable) = file.into_dataset()?;
+        if let Some(why) = unreadable {
+            return Err(why);
+        }
+        let known: HashMap<&str, usize> = self.names.iter().map(String::as_str).zip(0..).collect();
+        let categories =
+            dataset.categories.iter().map(|one| (one.id, (&*one.name, known.get(&*one.name).copied())));
+        let categories: HashMap<u64, (&str, Option<usize>)> = categories.collect();
+        let mut of_image: HashMap<u64, Vec<(Annotation, usize)>> = HashMap::new();
+        for image in &dataset.images {
+            if of_image.insert(image.id, Vec::new()).is_some() {
+                return Err(format!("image {}: another one has its id, {}", image.file_name, image.id));
+            }
+        }
+        if categories.len() < dataset.categories.len() {
+            return Err("two categories have the same id".into());
+        }
+        for one in std::mem::take(&mut dataset.annotations) {
+            let (id, category) = (one.image_id, one.category_id);
+            let all = of_image.get_mut(&id).ok_or_else(|| format!("no image has the id {id}"))?;
+            match categories.get(&category) {
+                Some((_, Some(class))) => all.push((one, *class)),
+                Some((name, None)) => {
+                    return Err(format!(
+                        "category \"{name}\": no class of the data set; add it at the end of the classes"
+                    ));
+                }
+                None => return Err(format!("no category has the id {category}")),
+            }
+        }
+        // Programs leave out categories that are not used.
+        let classes = categories.values().filter_map(|(_, class)| *class).max().map_or(0, |last| last + 1);
+        Ok(Annotations { dataset, of_image, classes })
+    }
+
+    /// The labels of an image if these annotations do not say what the former ones did. The file names the first `classes`, and
+    /// the person has looked for the first `seen`.
+    fn changed_image(
+        &self,
+        image: &Image,
+        record: Record,
+        own: &[(Annotation, usize)],
+        former: &[(Annotation, usize)],
+        (classes, seen): (usize, usize),
+    ) -> Result<Option<SavedLabels>, String> {
+        let mut now = as_corrected(self, record, &mut Vec::new());
+        let mut unnamed: Vec<_> = now.instances.extract_if(.., |one| one.class >= classes).collect();
+        unnamed.retain(|one| one.class < seen);
+        let size @ (width, height) = (now.width, now.height);
+        if (image.width, image.height) != size && (image.width, image.height) != (0, 0) {
+            return Err(format!("it has {width} × {height} pixels here"));
+        }
+        let lines = |all: &[(Annotation, usize)]| {
+            let seen = all.iter().filter(|(_, class)| *class < classes);
+            seen.map(|(one, class)| line(one, *class, size)).collect::<Result<Vec<Line>, String>>()
+        };
+        let (mut lines, former) = (lines(own)?, lines(former)?);
+        let texts = texts(self, &now, Format::Coco);
+        if is_as_written(&mut lines, former, &now, &texts) {
+            return Ok(None);
+        }
+        if !lines.iter().all(|line| texts.contains(&line.text) || clipped(&line.bbox, size).has_area()) {
+            return Err("expected boxes with an area, inside the image".into());
+        }
+        let Record { name, mut instances, .. } = with_lines(self, &now, &lines, "", texts);
+        instances.append(&mut unnamed);
+        let classes = self.classes.of_first(seen);
+        Ok(Some(SavedLabels { name, width, height, classes, instances, is_merged: false, older: Vec::new() }))
+    }
+}
+
+/// `true` if these lines say what the former ones did. One that says the same gets its text, and a mask that a program left behind
+/// when it moved the box follows it, if the record has it.
+fn is_as_written(lines: &mut [Line], mut former: Vec<Line>, record: &Record, texts: &[String]) -> bool {
+    let mut take = |line: &mut Line, is_it: &dyn Fn(&Line, &Line) -> bool| {
+        let at = former.iter().position(|before| is_it(line, before));
+        at.inspect(|at| line.text = former.swap_remove(*at).text).is_some()
+    };
+    let says_the_same = |line: &Line, before: &Line| {
+        let is_box = is_same(&before.bbox, &line.bbox) || is_of_mask(&line.bbox, line.mask.as_ref());
+        let has_score = line.score.is_none() || has_same_score(line, before);
+        let has_track = line.track.is_none() || line.track == before.track;
+        let has_mask = line.mask.is_none() || line.mask == before.mask;
+        line.class == before.class && is_box && has_score && has_track && has_mask
+    };
+    let mut others: Vec<&mut Line> = lines.iter_mut().collect();
+    others.retain_mut(|line| !take(line, &|line, before| line.text == before.text));
+    others.retain_mut(|line| !take(line, &says_the_same));
+    for line in &mut others {
+        // Nor is the score that of what the person made of it.
+        if former.iter().any(|before| has_same_score(line, before)) {
+            line.score = None;
+        }
+        let is_left = |before: &&Line| line.mask.is_some() && line.mask == before.mask;
+        let before = former.iter().find(is_left).filter(|_| !is_of_mask(&line.bbox, line.mask.as_ref()));
+        if let Some(at) = before.and_then(|before| texts.iter().position(|text| *text == before.text)) {
+            let own = LabelledInstance {
+                line: Some(at),
+                class: line.class,
+                bbox: line.bbox,
+                polygon: None,
+                mask: None,
+            };
+            line.mask = record.mask(&changed(record, &own, true)).filter(|mask| mask.area() > 0);
+        }
+    }
+    others.is_empty() && former.is_empty()
+}
+
+fn has_same_score(a: &Line, b: &Line) -> bool {
+    a.score.zip(b.score).is_some_and(|(a, b)| (a - b).abs() < SAME_SCORE)
+}
+
+/// The image in the file for each name of an image, with the name that was written for it, which a program may have given another
+/// folder, or none; and an image of the file that is none of these.
+pub(crate) fn images_of<'a>(
+    dataset: &'a Dataset,
+    names: &[(String, String)],
+) -> Result<(Vec<Option<&'a Image>>, Option<&'a Image>), String> {
+    let path = |image: &Image| image.file_name.replace('\\', "/");
+    let mut by_path: HashMap<String, Vec<&Image>> = HashMap::new();
+    let mut by_end: HashMap<String, Vec<&Image>> = HashMap::new();
+    for image in &dataset.images {
+        by_end.entry(file_name(&path(image)).to_owned()).or_default().push(image);
+        by_path.entry(path(image)).or_default().push(image);
+    }
+    let exact = |written: &String| match by_path.get(written).map(Vec::as_slice) {
+        Some([image]) => Some(*image),
+        _ => None,
+    };
+    let mut found: Vec<Option<&Image>> = names.iter().map(|(_, written)| exact(written)).collect();
+    let mut taken: HashSet<u64> = found.iter().flatten().map(|image| image.id).collect();
+    for ((name, written), own) in names.iter().zip(&mut found).filter(|(_, own)| own.is_none()) {
+        let is_it = |image: &&&Image| {
+            let (path, written) = (PathBuf::from(path(image)), Path::new(written));
+            path.ends_with(written)
+                || path.ends_with(name)
+                || path.ends_with(copy_name(name))
+                || written.ends_with(path)
+        };
+        let candidates = by_end.get(file_name(written)).into_iter().flatten();
+        // One that another image has may be this one, too: its name without a folder.
+        match candidates.filter(is_it).collect::<Vec<_>>()[..] {
+            [] => {}
+            [image] if taken.insert(image.id) => *own = Some(image),
+            [image, ..] => {
+                return Err(format!("image {}: it is not clear which image it is", image.file_name));
+            }
+        }
+    }
+    let unknown = dataset.images.iter().find(|image| !taken.contains(&image.id));
+    Ok((found, unknown))
+}
+
+/// What an annotation says, in pixels of an image of this size.
+fn line(one: &Annotation, class: usize, size: (u32, u32)) -> Result<Line, String> {
+    if one.iscrowd {
+        return Err(
+            "it has a crowd, which other formats cannot have; set its \"iscrowd\" to 0, or remove it".into(),
+        );
+    }
+    let score = one.score.map(|score| score as f32);
+    if score.is_some_and(|score| !(0.0..=1.0).contains(&score)) {
+        return Err(format!("score {}, expected 0 to 1", one.score.unwrap_or_default()));
+    }
+    let mask = one.segmentation.as_ref().map_or(Ok(None), |outline| mask_of(outline, size))?;
+    let bbox = one.bbox.map(|ltwh| BoundingBox::from_ltwh(ltwh.map(|value| value as f32)));
+    let bbox = bbox.or_else(|| mask.as_ref()?.bounding_box()).unwrap_or_default();
+    Ok(Line { text: text(one, class), class, bbox, polygon: None, mask, score, track: track(one) })
+}
+
+/// The pixels of an outline; `None` if there are none.
+fn mask_of(outline: &Segmentation, (width, height): (u32, u32)) -> Result<Option<Mask>, String> {
+    if matches!(outline, Segmentation::Polygon(rings) if rings.is_empty()) {
+        return Ok(None);
+    }
+    let rle = outline.to_rle(height, width).map_err(|e| format!("segmentation: {e}"))?;
+    if (rle.w, rle.h) != (width, height) {
+        return Err(format!("segmentation: expected {width} × {height} pixels"));
+    }
+    let mask = Mask::from_run_lengths(&rle.counts, width, height).map_err(|e| e.to_string())?;
+    Ok(Some(mask).filter(|mask| mask.area() > 0))
+}
+
+fn text(one: &Annotation, class: usize) -> String {
+    let outline = one.segmentation.as_ref().map_or(Value::Null, |outline| json!(outline));
+    let crowd = if one.iscrowd { " crowd" } else { "" };
+    mark(class, one.bbox, &outline, one.score, track(one)) + crowd
+}
+
+fn track(one: &Annotation) -> Option<u64> {
+    one.extra.get(annotations::TRACK)?.as_u64()
+}
+
+/// `true` if a box is that of a mask. Some programs take the last pixel for the edge.
+fn is_of_mask(bbox: &BoundingBox, mask: Option<&Mask>) -> bool {
+    mask.and_then(Mask::bounding_box).is_some_and(|own| {
+        let inner = BoundingBox::new(own.x1, own.y1, own.x2 - 1.0, own.y2 - 1.0);
+        is_same(&own, bbox) || is_same(&inner, bbox)
+    })
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
