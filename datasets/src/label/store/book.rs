@@ -96,7 +96,10 @@ impl Book {
 
     /// Notes that the person saw the image that the labels are beside now: they are not those of an earlier one any more.
     fn note_checked(&mut self, name: &str) {
-        self.placer.state.change_image(name, |known| known.outdated_labels.clear());
+        let removed = self.placer.removed_labels(name);
+        self.placer.state.change_image(name, |known| {
+            known.outdated_labels.retain(|label| removed.contains(label));
+        });
         // The labels are saved. If this cannot be written, runs go on to name the image.
         drop(self.placer.state.save_images());
     }

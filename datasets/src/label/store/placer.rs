@@ -194,7 +194,9 @@ impl Placer {
             corrections.remove(self.bound[name].later);
         }
         self.state.commit()?;
-        Ok(corrections.into_iter().map(|correction| correction.label).collect())
+        // Those of formats that are not named, too: they may be again.
+        let removed = self.removed_labels(name);
+        Ok(corrections.into_iter().map(|correction| correction.label).chain(removed).collect())
     }
 
     /// `true` if a person corrected the labels of an image.
