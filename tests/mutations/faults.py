@@ -119,7 +119,7 @@ BEHAVIOUR = [
           "saved.extend(changed.map(|changed|", "drop(changed.map(|changed|",
           "every_file_follows_annotations_that_were_changed_elsewhere"),
     Fault("what a stopped run labelled again is taken for a correction", "datasets/src/label/store/placer/annotations.rs",
-          "self.state.read_copy(file)?.map_or_else(|| coco_file(journal, self, split), Ok)?;", "coco_file(journal, self, split)?;",
+          "let copy = self.state.read_copy(file)?;", "let copy: Option<Vec<u8>> = None;",
           "images_that_a_stopped_run_labelled_again_are_no_corrections"),
     Fault("a mask of which a person changed a pixel counts as unchanged", "datasets/src/label/store/placer/annotations.rs",
           "line.mask.is_none() || line.mask == before.mask;", "line.mask.is_none() || before.mask.is_some();",

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use hotcoco::COCO;
 use hotcoco::types::{Annotation, Category, Dataset, Extra, Image, Segmentation};
-use ocelli::{Error, Result};
+use ocelli::{Error, Mask, Result};
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -204,6 +204,11 @@ pub(crate) fn parse_file(bytes: &[u8], path: &Path) -> Result<File> {
 /// The error for a file that has no annotations of COCO.
 pub(crate) fn invalid(path: &Path, why: &str) -> Error {
     Error::invalid_data(format!("invalid COCO annotations, {}: {why}", path.display()))
+}
+
+/// The segmentation that is a mask.
+pub(super) fn run_lengths(mask: &Mask) -> Segmentation {
+    Segmentation::CompressedRle { size: [mask.height(), mask.width()], counts: mask.counts().to_owned() }
 }
 
 /// Numbers the annotations from 1.

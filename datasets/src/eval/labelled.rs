@@ -33,8 +33,8 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
     if corrected.is_empty() {
         return Ok(None);
     }
-    let (found, _) =
-        images_of(dataset, &all.names).map_err(|why| unreadable(ErrorKind::Mismatch, path, why))?;
+    let (found, _) = images_of(dataset.images.iter(), &all.names, false)
+        .map_err(|why| unreadable(ErrorKind::Mismatch, path, why))?;
     let named = all.names.iter().zip(found).filter_map(|((name, _), image)| Some((name.as_str(), image?.id)));
     let ids: HashMap<&str, u64> = named.collect();
     let mut categories = Vec::new();
@@ -67,7 +67,12 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
             };
             let known = before.iter().position(is_same).map(|at| before.swap_remove(at));
             is_other |= known.is_none();
-            replaced.push(known.unwrap_or(own));
+            replaced.push(match known {
+                Some(known) if instance.mask.is_some() => {
+                    Annotation { segmentation: own.segmentation, ..known }
+                }
+                known => known.unwrap_or(own),
+            });
         }
         files.extend(is_other.then_some(&*image.label_file));
     }
@@ -117,7 +122,8 @@ pub(super) fn category(id: u64, name: String) -> Category {
 pub(super) fn annotation(instance: &LabelledInstance, image_id: u64, category_id: u64) -> Annotation {
     let polygon = instance.polygon.as_ref();
     let polygon = polygon.map(|points| points.as_flattened().iter().map(|value| f64::from(*value)).collect());
-    let segmentation = polygon.map(|polygon| Segmentation::Polygon(vec![polygon]));
+    let polygon = polygon.map(|polygon| Segmentation::Polygon(vec![polygon]));
+    let segmentation = instance.mask.as_ref().map(annotations::run_lengths).or(polygon);
     let bbox = Some(instance.bbox.to_ltwh().map(f64::from));
     Annotation { image_id, category_id, bbox, segmentation, ..Annotation::default() }
 }

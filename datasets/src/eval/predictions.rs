@@ -10,8 +10,7 @@ use ocelli_tracking::BoundingBox;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::Truth;
-use super::annotations::{Entry, parse};
-use super::truth::run_lengths;
+use super::annotations::{Entry, parse, run_lengths};
 use ocelli::{Detection, Error, ErrorKind, Mask, Result, atomic_file::write_atomically};
 
 /// The detections in many images. They are serialized as COCO's results.

@@ -179,11 +179,6 @@ pub(super) fn bbox_of(one: &Annotation, mask: Option<&Mask>) -> Option<BoundingB
     annotated.or_else(|| mask.and_then(Mask::bounding_box))
 }
 
-/// The segmentation that is a mask.
-pub(super) fn run_lengths(mask: &Mask) -> Segmentation {
-    Segmentation::CompressedRle { size: [mask.height(), mask.width()], counts: mask.counts().to_owned() }
-}
-
 /// Checks for errors that would make the figures wrong, or make hotcoco write to stderr.
 fn check(dataset: &Dataset) -> Result<(), String> {
     let ids = [
@@ -264,7 +259,7 @@ impl TruthBuilder {
             category_id: class as u64 + 1,
             bbox: Some(bbox.to_ltwh().map(f64::from)),
             area: Some(area),
-            segmentation: mask.as_ref().map(run_lengths),
+            segmentation: mask.as_ref().map(annotations::run_lengths),
             ..Annotation::default()
         });
     }

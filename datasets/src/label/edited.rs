@@ -521,6 +521,106 @@ fn names_that_fit_two_images_are_refused() {
 }
 
 #[test]
+fn an_image_of_equal_name_in_a_folder_is_not_mixed_up() {
+    let mut run = Run { classes: vec!["dog", "cat"], ..Run::default() };
+    run.options.formats = vec![Format::Coco];
+    run.options.images = ImageMode::None;
+    let place = Place::new();
+    place.images(&[("a.png", 21), ("b/a.png", 41), ("b/d.png", 61)]);
+    place.label(&run).expect("the images can be labelled");
+    let moved = |place: &Place, left: f64| {
+        let mut changed = coco(place);
+        let image = list(&mut changed, "images").iter().find(|image| image["file_name"] == "a.png").cloned();
+        let id = image.expect("it is there")["id"].clone();
+        let own = list(&mut changed, "annotations").iter_mut().find(|one| one["image_id"] == id);
+        own.expect("it is there")["bbox"] = json!([left, 30.0, 10.0, 12.0]);
+        changed
+    };
+    // A person removes the entry of the other.
+    let mut changed = moved(&place, 20.0);
+    list(&mut changed, "images").retain(|image| image["file_name"] != "b/a.png");
+    list(&mut changed, "annotations").retain(|one| one["image_id"] != 2);
+    write(&place, &changed);
+    assert_eq!(place.label(&run).expect("nothing is new").corrected, ["a.png"]);
+    assert_eq!(found(&coco(&place), "b/a.png").len(), 1);
+    // And its file.
+    place.remove("images/b/a.png");
+    assert_eq!(place.label(&run).expect("one is gone").removed, ["b/a.png"]);
+    write(&place, &moved(&place, 25.0));
+    place.label(&run).expect("nothing is new");
+    assert_eq!(found(&coco(&place), "a.png")[0].1[0], 25.0);
+    let truth = Truth::open(&place.path(FILE)).expect("it follows");
+    assert_eq!(truth.image_ids().len(), 2);
+}
+
+#[test]
+fn a_file_of_ours_in_the_place_of_another_one_has_no_corrections() {
+    let (place, mut run) = labelled(&[Format::Yolo, Format::Coco]);
+    run.options.validation_share = 0.5;
+    (0..8).for_each(|number| place.image(&format!("{number}.png"), 301 + 20 * number));
+    place.label(&run).expect("the images can be labelled");
+    let whole = place.read(FILE).expect("it is there");
+    place.write("set/annotations_train.json", &whole);
+    let summary = place.label(&run).expect("nothing is new");
+    assert_eq!((summary.corrected.len(), place.read(FILE)), (0, Some(whole)));
+    assert_eq!(place.read("set/annotations_train.json").map(|text| text.contains("\"val/")), Some(false));
+}
+
+#[test]
+fn a_page_that_is_saved_as_it_is_counts() {
+    let (place, run) = labelled(&[Format::Yolo, Format::Coco]);
+    const LABEL: &str = "set/labels/train/a.txt";
+    place.write(LABEL, "0 0.3 0.3 0.1 0.1\n");
+    place.label(&run).expect("nothing is new");
+    let mut changed = coco(&place);
+    list(&mut changed, "annotations")[0]["bbox"] = json!([2.0, 40.0, 10.0, 12.0]);
+    write(&place, &changed);
+    place.label(&run).expect("nothing is new");
+    assert_eq!(found(&coco(&place), "a.png")[0].1[1], 40.0);
+    let set = CorrectedSet::open(&place.path("set")).expect("it is one");
+    let labels = set.labels(&set.images()[0]).expect("there are labels");
+    set.save(&set.images()[0], &labels.version, &labels.instances).expect("nothing is new");
+    assert_eq!(place.read(LABEL).as_deref(), Some("0 0.3 0.3 0.1 0.1\n"));
+    for _ in 0..2 {
+        place.label(&run).expect("nothing is new");
+        assert_eq!(found(&coco(&place), "a.png")[0].1[1], 16.0);
+        assert!(Truth::open(&place.path("set")).is_ok());
+    }
+}
+
+#[test]
+fn a_class_that_no_run_added_yet_is_in_no_file() {
+    let (place, mut run) = labelled(&[Format::Yolo, Format::Coco]);
+    let mut changed = coco(&place);
+    list(&mut changed, "categories").push(json!({"id": 3, "name": "cow"}));
+    list(&mut changed, "annotations")[0]["category_id"] = json!(3);
+    write(&place, &changed);
+    run.classes.push("cow");
+    run.finds_added = true;
+    // Stopped before the class is added.
+    for writes in 0..8 {
+        place.label_and_stop(&run, writes);
+        let set = CorrectedSet::open(&place.path("set")).expect("it is one");
+        drop(Truth::open(&place.path("set")));
+        let image = set.images()[1].clone();
+        let labels = set.labels(&image).expect("there are labels");
+        set.save(&image, &labels.version, &labels.instances).expect("nothing is new");
+    }
+    place.label(&run).expect("a class can be added");
+    assert_eq!(found(&coco(&place), "a.png")[0].0, 3);
+    // One that changes more than the classes is refused before anything is followed.
+    let mut changed = coco(&place);
+    list(&mut changed, "categories").push(json!({"id": 4, "name": "hen"}));
+    list(&mut changed, "annotations")[1]["category_id"] = json!(4);
+    write(&place, &changed);
+    run.classes.push("hen");
+    let shard = Run { shard: Shard::new(1, 2).ok(), ..run.clone() };
+    place.label(&shard).expect_err("it is no shard");
+    assert!(place.read("set/.ocelli-label/state.jsonl").is_some_and(|state| !state.contains("\"class\":3")));
+    place.label(&run).expect("a class can be added");
+}
+
+#[test]
 fn a_class_that_a_program_leaves_out_keeps_what_was_made_of_it() {
     let (place, mut run) = labelled(&[Format::Yolo, Format::Coco]);
     run.classes.push("cow");

@@ -6,7 +6,7 @@ use ocelli::{Error, Result};
 
 use super::coco::instances_of;
 use super::{CorrectedSet, Labels, journal_path};
-use crate::label::store::{Journal, State};
+use crate::label::store::{COCO_FILE, Journal, State};
 
 /// The labels of a data set of `ocelli label`.
 #[derive(Default)]
@@ -68,7 +68,11 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
         let labels = if first == Some(label_file) {
             set.labels_of(image, &files)?
         } else {
-            let instances = instances_of(&record);
+            let mut instances = instances_of(&record);
+            for (own, one) in instances.iter_mut().zip(&record.instances).filter(|_| label_file == COCO_FILE)
+            {
+                own.mask = record.mask(one);
+            }
             Labels { version: String::new(), is_corrected: true, instances, added: 0 }
         };
         let mut classes = labels.instances.iter().map(|one| one.class);
@@ -76,6 +80,8 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
             let why = format!("class {class}, expected an id below {}; correct the file", all.classes.len());
             return Err(Error::invalid_data(format!("labels, {label_file}: {why}")));
         }
+        // COCO's files have what counts, whichever it is.
+        unclear.retain(|why| !why.starts_with(COCO_FILE));
         all.elsewhere.extend(unclear.iter().filter_map(|why| Some(why.split_once(": ")?.0.to_owned())));
         all.images.push(ImageLabels {
             set_name: image.name.clone(),

@@ -73,6 +73,7 @@ impl DataSet {
         // What a run with little memory left behind when it was killed.
         drop(std::fs::remove_file(folder.spill_path()));
         let path = journal_path(&folder.root);
+        let before = state.contents.clone().filter(|_| !restart);
         let hashes = ClassHashes::new(classes.names());
         if !existing.discard_corrections {
             let way_out = if merges {
@@ -85,12 +86,17 @@ impl DataSet {
                 let message = format!("{error}, or discard_corrections to overwrite it");
                 if merges { error } else { own(Error::new(error.kind(), message).with_source(error)) }
             };
-            // Those that are added, unless other settings differ, too.
-            let added = (restart || Journal::grows(&path, described)).then_some(classes);
-            state = state.follow_annotations(options, added).map_err(cannot)?;
-            check_conflicts(&state, &hashes, way_out, options).map_err(own)?;
+            if state.changed_annotations()?.is_empty() {
+                check_conflicts(&state, &hashes, way_out, options).map_err(own)?;
+            } else {
+                // Whatever refuses this run comes before.
+                folder.check_shard(before.as_ref(), shard)?;
+                let grows = restart || Journal::check(&path, described)?;
+                check_conflicts(&state, &hashes, way_out, options).map_err(own)?;
+                state = state.follow_annotations(options, grows.then_some(classes)).map_err(cannot)?;
+                check_conflicts(&state, &hashes, way_out, options).map_err(own)?;
+            }
         }
-        let before = state.contents.clone().filter(|_| !restart);
         folder.check_shard(before.as_ref(), shard)?;
         // Checks the settings before anything is discarded.
         let continued = if restart {
@@ -264,7 +270,11 @@ fn check_conflicts(
     way_out: &str,
     options: &DataSetOptions,
 ) -> Result<()> {
-    let mut conflicts = state.conflicts(classes, |file| meaning_of(options, classes.all, file))?;
+    let changed = state.changed_annotations()?;
+    let is_followed =
+        |file: &str| options.has(Format::Coco) && changed.iter().any(|(other, _)| *other == file);
+    let wanted = |file: &str| meaning_of(options, classes.all, file).filter(|_| !is_followed(file));
+    let mut conflicts = state.conflicts(classes, wanted)?;
     let is_dropped = |file: &str| is_dropped(options, file) && !file.starts_with(PROPOSALS);
     conflicts.extend(state.existing_of(Owner::Person, is_dropped)?);
     let is_lost = |image: &&SavedLabels| {

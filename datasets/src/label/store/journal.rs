@@ -98,9 +98,12 @@ impl Journal {
         Ok(journal)
     }
 
-    /// `true` if [`open`](Self::open) would add classes to the journal.
-    pub fn grows(path: &Path, settings: &Value) -> bool {
-        first_line(path).is_some_and(|header| known_classes(&header.settings, settings).is_some())
+    /// Refuses settings that [`open`](Self::open) refuses, and changes nothing. Returns whether it would add classes.
+    pub fn check(path: &Path, settings: &Value) -> Result<bool> {
+        let Some(Header { settings: there, .. }) = first_line(path) else { return Ok(false) };
+        let grows = known_classes(&there, settings).is_some();
+        let journal = Self { log: Log::new(path, &KIND, None), entries: BTreeMap::new() };
+        if grows { Ok(true) } else { journal.check_settings(&there, settings).map(|()| false) }
     }
 
     /// Replaces the journal by one that has the last instances of these images of the former one alone, each with the number

@@ -109,6 +109,8 @@ pub(crate) struct ClassHashes {
     pub all: u64,
     /// The number of names by the hash of the first ones, without that of all.
     earlier: HashMap<u64, usize>,
+    /// The number of names.
+    pub count: usize,
 }
 
 impl ClassHashes {
@@ -116,7 +118,7 @@ impl ClassHashes {
         let names: Vec<&str> = names.collect();
         let hash = |count: usize| hash_of(&names[..count].join("\n"), 0);
         let earlier = (1..names.len()).map(|count| (hash(count), count)).collect();
-        Self { all: hash(names.len()), earlier }
+        Self { all: hash(names.len()), earlier, count: names.len() }
     }
 
     /// The hash of the first names.

@@ -155,8 +155,12 @@ impl Placer {
         let saved = self.state.saved.get(name).cloned();
         let older_labels = saved.as_ref().map_or(&[][..], |saved| &saved.older);
         // In a shard or in the other split the file has another name.
-        let is_older =
-            |label: &String| older_labels.iter().any(|other| hash_of_label(label) == hash_of_label(other));
+        let is_older = |label: &String| {
+            let hash = hash_of_label(label);
+            older_labels
+                .iter()
+                .any(|other| label == other || !hash.is_empty() && hash == hash_of_label(other))
+        };
         let (mut later, mut older) = (Vec::new(), Vec::new());
         for (file, format) in self.files_with_labels(name, validation) {
             if self.state.see(&file)? == Owner::Person {

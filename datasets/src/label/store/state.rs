@@ -307,6 +307,8 @@ impl State {
         let is_same_size = (saved.width, saved.height) == (record.width, record.height);
         let since = known.filter(|_| is_same_size).unwrap_or(usize::MAX);
         let mut instances = saved.instances.clone();
+        // A class that a run was to add may not be there yet.
+        instances.retain(|one| one.class < classes.count);
         instances.extend(record.instances.into_iter().filter(|found| found.class >= since));
         Record { width: saved.width, height: saved.height, instances, ..record }
     }

@@ -336,6 +336,8 @@ pub(super) fn place_whole_files(
     for (file, format, split) in wanted {
         if split.is_some() && !has_validation {
             placer.state.remove(file)?;
+            placer.state.commit()?;
+            placer.state.remove_old_copies(file);
             continue;
         }
         let write = |out: &mut dyn Write, placer: &Placer| match format {

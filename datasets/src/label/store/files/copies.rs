@@ -43,15 +43,14 @@ impl State {
         Ok(copy.filter(|bytes| hash_of_bytes(bytes) == hash))
     }
 
-    /// Removes the copies of what was written before the last time.
+    /// Removes the copies of what was written before the last time; all of them if the file was removed.
     pub fn remove_old_copies(&self, file: &str) {
         let Some(entry) = self.files.get(file) else { return };
-        let kept =
-            [&entry.hash, &entry.before].map(|hash| hash.as_ref().map(|hash| self.copy_path(file, hash)));
+        let kept = entry.hash.as_ref().map(|hash| self.copy_path(file, hash));
         let end = format!("-{file}");
         for there in std::fs::read_dir(self.root.join(STATE_FOLDER)).into_iter().flatten().flatten() {
             let is_copy = there.file_name().to_string_lossy().ends_with(&end);
-            if is_copy && !kept.contains(&Some(there.path())) {
+            if is_copy && kept != Some(there.path()) {
                 drop(disk::remove(&there.path()));
             }
         }

@@ -5,7 +5,7 @@
 //! is compared with what it said in the copy of the file. What is not known to say the same counts as the person's.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hotcoco::types::{Annotation, Dataset, Image, Segmentation};
 use ocelli::classes::ClassMap;
@@ -41,6 +41,18 @@ struct Annotations {
 }
 
 impl State {
+    /// COCO's files that a person changed since they were written, with whether each has the images for validation alone.
+    pub fn changed_annotations(&self) -> Result<Vec<(&'static str, Option<bool>)>> {
+        let mut changed = Vec::new();
+        for (file, format, split) in WHOLE_FILES {
+            let is_written = format == Format::Coco && self.is_recorded(file);
+            if is_written && self.root.join(file).is_file() && self.owner(file)? == Owner::Person {
+                changed.push((file, split));
+            }
+        }
+        Ok(changed)
+    }
+
     /// Saves what a person changed in COCO's files since they were written, where every other file follows it; in memory alone if
     /// nothing is written to the data set. The file of the person is kept beside the state, with what no other format has. `options`
     /// are those of a data set whose own are not known, and `classes` those that it is to have.
@@ -49,13 +61,7 @@ impl State {
     /// [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) if a file cannot be read, has images, classes or crowds that the data
     /// set cannot have, or says something else about an image than another one. Nothing is changed then.
     pub fn follow_annotations(self, options: &DataSetOptions, classes: Option<&ClassMap>) -> Result<Self> {
-        let mut changed = Vec::new();
-        for (file, format, split) in WHOLE_FILES {
-            let is_written = format == Format::Coco && self.is_recorded(file);
-            if is_written && self.root.join(file).is_file() && self.owner(file)? == Owner::Person {
-                changed.push((file, split));
-            }
-        }
+        let changed = self.changed_annotations()?;
         if changed.is_empty() {
             return Ok(self);
         }
@@ -132,44 +138,61 @@ impl Placer {
     ) -> Result<Vec<SavedLabels>> {
         let path = self.state.root.join(file);
         let now = self.annotations(bytes, &path).map_err(refuse)?;
+        let copy = self.state.read_copy(file)?;
         let mut names = Vec::new();
         for (name, entry) in &journal.entries {
             let Some(record) = journal.read_labelled(entry)? else { continue };
-            self.settle(name)?;
+            if copy.is_some() {
+                self.settle(name)?;
+            } else {
+                self.corrections(name)?;
+            }
             names.push((name.clone(), self.coco_name(&record).replace('\\', "/")));
         }
         // A version that kept no copy wrote what would be written now.
-        let copy = self.state.read_copy(file)?.map_or_else(|| coco_file(journal, self, split), Ok)?;
+        let copy = copy.map_or_else(|| coco_file(journal, self, split), Ok)?;
         let before = self.annotations(&copy, &path).map_err(refuse)?;
-        let (images, unknown) = images_of(&now.dataset, &names).map_err(refuse)?;
-        if let Some(image) = unknown {
+        let (former, _) = images_of(before.dataset.images.iter(), &names, false).map_err(refuse)?;
+        // Images that the file had come first, then others of the data set.
+        let mut former: Vec<_> = former.into_iter().zip(names).collect();
+        former.sort_by_key(|(former, _)| former.is_none());
+        let (former, names): (Vec<Option<&Image>>, Vec<_>) = former.into_iter().unzip();
+        let had = former.iter().flatten().count();
+        let (mut images, unknown) =
+            images_of(now.dataset.images.iter(), &names[..had], true).map_err(refuse)?;
+        let (more, unknown) = images_of(unknown.into_iter(), &names[had..], true).map_err(refuse)?;
+        if let Some(image) = unknown.first() {
             return Err(refuse(format!("image {}: it is not labelled here", image.file_name)));
         }
-        let (images_before, _) = images_of(&before.dataset, &names).map_err(refuse)?;
+        images.extend(more);
         // Those that the file had, and those that the person named.
         let written = self.state.earlier_classes(file, &self.classes).unwrap_or(self.names.len());
         let seen = written.max(now.classes);
         let (mut saved, mut missing, mut unnamed) = (Vec::new(), Vec::new(), 0);
-        for ((name, _), (image, former)) in names.iter().zip(images.into_iter().zip(images_before)) {
+        for ((name, _), (image, former)) in names.iter().zip(images.into_iter().zip(former)) {
             let Some(image) = image else {
                 missing.extend(former.map(|_| name.as_str()));
                 continue;
             };
-            let [own, former] = [(&now, Some(image)), (&before, former)].map(|(all, image)| {
-                image.and_then(|image| all.of_image.get(&image.id)).map_or(&[][..], Vec::as_slice)
-            });
-            let texts = |all: &[(Annotation, usize)]| {
-                let mut texts: Vec<String> = all.iter().map(|(one, class)| text(one, *class)).collect();
-                texts.sort();
-                texts
+            let of = |all: &'_ Annotations, image: &Image| {
+                all.of_image.get(&image.id).cloned().unwrap_or_default()
             };
+            let (own, was_there) = (of(&now, image), former.is_some());
+            let former = former.map_or_else(Vec::new, |image| of(&before, image));
             unnamed += former.iter().filter(|(_, class)| *class >= now.classes).count();
-            if texts(own) == texts(former) {
+            if was_there && texts_of(&own) == texts_of(&former) {
                 continue;
             }
             let Some(record) = journal.labelled(name)? else { continue };
             let older = self.labels_of_corrections(name)?;
-            let changed = self.changed_image(image, record, own, former, (now.classes, seen));
+            let record = as_corrected(self, record, &mut Vec::new());
+            let mut written = texts(self, &record, Format::Coco);
+            written.sort();
+            // From another one of COCO's files, or from an earlier version of this one.
+            if !was_there && texts_of(&own) == written {
+                continue;
+            }
+            let changed = self.changed_image(image, record, &own, &former, (now.classes, seen));
             let changed = changed.map_err(|why| refuse(format!("image {}: {why}", image.file_name)))?;
             saved.extend(changed.map(|changed| SavedLabels { older, ..changed }));
         }
@@ -183,7 +206,7 @@ impl Placer {
         if unnamed > 0 {
             let classes = self.names[now.classes..].join(", ");
             tracing::warn!(
-                "{}: {unnamed} instances of classes that it does not name stay: {classes}",
+                "{}: {unnamed} instances stay whose class is not among its categories ({classes}); name it there to remove them",
                 path.display()
             );
         }
@@ -236,12 +259,11 @@ impl Placer {
     fn changed_image(
         &self,
         image: &Image,
-        record: Record,
+        mut now: Record,
         own: &[(Annotation, usize)],
         former: &[(Annotation, usize)],
         (classes, seen): (usize, usize),
     ) -> Result<Option<SavedLabels>, String> {
-        let mut now = as_corrected(self, record, &mut Vec::new());
         let mut unnamed: Vec<_> = now.instances.extract_if(.., |one| one.class >= classes).collect();
         unnamed.retain(|one| one.class < seen);
         let size @ (width, height) = (now.width, now.height);
@@ -253,6 +275,12 @@ impl Placer {
             seen.map(|(one, class)| line(one, *class, size)).collect::<Result<Vec<Line>, String>>()
         };
         let (mut lines, former) = (lines(own)?, lines(former)?);
+        let mut tracks = HashSet::new();
+        if let Some(track) = lines.iter().filter_map(|line| line.track).find(|track| !tracks.insert(*track)) {
+            return Err(format!("two annotations have the track_id {track}"));
+        }
+        // Those that a line gives another class are named.
+        unnamed.retain(|one| !lines.iter().any(|line| is_same(&one.bbox.into(), &line.bbox)));
         let texts = texts(self, &now, Format::Coco);
         if is_as_written(&mut lines, former, &now, &texts) {
             return Ok(None);
@@ -309,18 +337,28 @@ fn has_same_score(a: &Line, b: &Line) -> bool {
     a.score.zip(b.score).is_some_and(|(a, b)| (a - b).abs() < SAME_SCORE)
 }
 
-/// The image in the file for each name of an image, with the name that was written for it, which a program may have given another
-/// folder, or none; and an image of the file that is none of these.
+fn texts_of(all: &[(Annotation, usize)]) -> Vec<String> {
+    let mut texts: Vec<String> = all.iter().map(|(one, class)| text(one, *class)).collect();
+    texts.sort();
+    texts
+}
+
+/// The image in a file for each name of an image, with the name that was written for it, which a program may have given another
+/// folder, or none; and the images of the file that are none of these. If it is `strict`, one that can be two is an error.
 pub(crate) fn images_of<'a>(
-    dataset: &'a Dataset,
+    images: impl Iterator<Item = &'a Image>,
     names: &[(String, String)],
-) -> Result<(Vec<Option<&'a Image>>, Option<&'a Image>), String> {
-    let path = |image: &Image| image.file_name.replace('\\', "/");
-    let mut by_path: HashMap<String, Vec<&Image>> = HashMap::new();
+    strict: bool,
+) -> Result<(Vec<Option<&'a Image>>, Vec<&'a Image>), String> {
+    // By the end of their paths, of any length.
     let mut by_end: HashMap<String, Vec<&Image>> = HashMap::new();
-    for image in &dataset.images {
-        by_end.entry(file_name(&path(image)).to_owned()).or_default().push(image);
-        by_path.entry(path(image)).or_default().push(image);
+    let mut by_path: BTreeMap<String, Vec<&Image>> = BTreeMap::new();
+    for image in images {
+        let path = image.file_name.replace('\\', "/");
+        for end in ends(&path) {
+            by_end.entry(end.to_owned()).or_default().push(image);
+        }
+        by_path.entry(path).or_default().push(image);
     }
     let exact = |written: &String| match by_path.get(written).map(Vec::as_slice) {
         Some([image]) => Some(*image),
@@ -328,26 +366,32 @@ pub(crate) fn images_of<'a>(
     };
     let mut found: Vec<Option<&Image>> = names.iter().map(|(_, written)| exact(written)).collect();
     let mut taken: HashSet<u64> = found.iter().flatten().map(|image| image.id).collect();
+    let have_folders = by_path.keys().any(|path| path.contains('/'));
     for ((name, written), own) in names.iter().zip(&mut found).filter(|(_, own)| own.is_none()) {
-        let is_it = |image: &&&Image| {
-            let (path, written) = (PathBuf::from(path(image)), Path::new(written));
-            path.ends_with(written)
-                || path.ends_with(name)
-                || path.ends_with(copy_name(name))
-                || written.ends_with(path)
-        };
-        let candidates = by_end.get(file_name(written)).into_iter().flatten();
-        // One that another image has may be this one, too: its name without a folder.
-        match candidates.filter(is_it).collect::<Vec<_>>()[..] {
+        let copy = copy_name(name);
+        let longer = [written, name, &copy].into_iter().filter_map(|end| by_end.get(end)).flatten();
+        let shorter = ends(written).filter_map(|end| by_path.get(end)).flatten();
+        let candidates: BTreeMap<u64, &Image> =
+            longer.chain(shorter).map(|image| (image.id, *image)).collect();
+        match candidates.values().collect::<Vec<_>>()[..] {
             [] => {}
             [image] if taken.insert(image.id) => *own = Some(image),
-            [image, ..] => {
+            // That of another one, whose name has no folder: in a file without folders it may be this one's, too.
+            [_] if !strict || have_folders => {}
+            [image, ..] if strict => {
                 return Err(format!("image {}: it is not clear which image it is", image.file_name));
             }
+            _ => {}
         }
     }
-    let unknown = dataset.images.iter().find(|image| !taken.contains(&image.id));
+    let unknown = by_path.into_values().flatten().filter(|image| !taken.contains(&image.id)).collect();
     Ok((found, unknown))
+}
+
+/// A path, and what follows each of its folders.
+fn ends(path: &str) -> impl Iterator<Item = &str> {
+    let after = path.match_indices('/').map(|(at, _)| &path[at + 1..]);
+    std::iter::once(path).chain(after)
 }
 
 /// What an annotation says, in pixels of an image of this size.
@@ -396,8 +440,4 @@ fn is_of_mask(bbox: &BoundingBox, mask: Option<&Mask>) -> bool {
         let inner = BoundingBox::new(own.x1, own.y1, own.x2 - 1.0, own.y2 - 1.0);
         is_same(&own, bbox) || is_same(&inner, bbox)
     })
-}
-
-fn file_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }

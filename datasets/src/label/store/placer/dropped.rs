@@ -18,6 +18,7 @@ impl Placer {
             self.state.remove(file)?;
         }
         self.state.commit()?;
+        removed.iter().for_each(|file| self.state.remove_old_copies(file));
         let is_kept = |folder: &str| match folder.split('/').next() {
             Some("segments") => options.yolo_folders().len() == 2,
             Some("voc") => options.has(Format::Voc),
