@@ -649,6 +649,16 @@ fn a_class_that_a_program_leaves_out_keeps_what_was_made_of_it() {
         place.label(&run).expect("nothing is new");
         assert_eq!(count(&place), 1);
     }
+    // It becomes another class, and the category is left out with it.
+    let mut changed = coco(&place);
+    list(&mut changed, "annotations")
+        .iter_mut()
+        .filter(|one| is_cow(one))
+        .for_each(|one| one["category_id"] = json!(1));
+    list(&mut changed, "categories").truncate(2);
+    write(&place, &changed);
+    place.label(&run).expect("nothing is new");
+    assert_eq!(count(&place), 0);
 }
 
 #[test]

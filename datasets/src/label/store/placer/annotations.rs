@@ -23,7 +23,7 @@ use crate::label::store::layout::copy_name;
 use crate::label::store::state::{Event, FileEntry, SavedLabels, State};
 use crate::label::store::write::coco_file;
 use crate::label::store::{Journal, Owner, WHOLE_FILES, classes_of, journal_path};
-use crate::label::{DataSetOptions, Format, ImageSet, LabelledInstance, Record};
+use crate::label::{DataSetOptions, Format, ImageSet, Instance, LabelledInstance, Record};
 use crate::table::some;
 
 /// Scores are the same if they differ by less: five decimals are written.
@@ -279,8 +279,6 @@ impl Placer {
         if let Some(track) = lines.iter().filter_map(|line| line.track).find(|track| !tracks.insert(*track)) {
             return Err(format!("two annotations have the track_id {track}"));
         }
-        // Those that a line gives another class are named.
-        unnamed.retain(|one| !lines.iter().any(|line| is_same(&one.bbox.into(), &line.bbox)));
         let texts = texts(self, &now, Format::Coco);
         if is_as_written(&mut lines, former, &now, &texts) {
             return Ok(None);
@@ -288,6 +286,11 @@ impl Placer {
         if !lines.iter().all(|line| texts.contains(&line.text) || clipped(&line.bbox, size).has_area()) {
             return Err("expected boxes with an area, inside the image".into());
         }
+        // Those that have another class now are named.
+        let has_new_class = |one: &Instance| {
+            lines.iter().any(|line| !texts.contains(&line.text) && is_same(&one.bbox.into(), &line.bbox))
+        };
+        unnamed.retain(|one| !has_new_class(one));
         let Record { name, mut instances, .. } = with_lines(self, &now, &lines, "", texts);
         instances.append(&mut unnamed);
         let classes = self.classes.of_first(seen);
