@@ -318,6 +318,11 @@ impl Sequence {
             self.saved.insert(stem, saved);
             return self.check_saved(None);
         }
+        // Even if nothing is changed.
+        self.saved.remove(&stem);
+        if self.edited.contains_key(&stem) {
+            self.contradicted.insert(stem.clone());
+        }
         for file in labels_of(&stem) {
             if let Some(text) = self.place.read(&file) {
                 self.remember(&file, Some(text), content.clone());
