@@ -69,7 +69,7 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
             is_other |= known.is_none();
             replaced.push(match known {
                 Some(known) if instance.mask.is_some() => {
-                    Annotation { segmentation: own.segmentation, ..known }
+                    Annotation { segmentation: own.segmentation, area: None, ..known }
                 }
                 known => known.unwrap_or(own),
             });

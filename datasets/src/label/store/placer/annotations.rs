@@ -4,6 +4,7 @@
 //! file is ours again. Programs order keys, number ids and write numbers and names of files in their own ways: what an annotation says
 //! is compared with what it said in the copy of the file. What is not known to say the same counts as the person's.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
@@ -152,9 +153,15 @@ impl Placer {
         // A version that kept no copy wrote what would be written now.
         let copy = copy.map_or_else(|| coco_file(journal, self, split), Ok)?;
         let before = self.annotations(&copy, &path).map_err(refuse)?;
+        // Those of the other split may be in it for other reasons.
+        let is_own =
+            |(name, _): &(String, String)| split.is_none_or(|split| split == self.is_validation(name));
+        let (names, others): (Vec<_>, Vec<_>) = names.into_iter().partition(is_own);
         let (former, _) = images_of(before.dataset.images.iter(), &names, false).map_err(refuse)?;
+        let (names, former) =
+            (names.into_iter().chain(others), former.into_iter().chain(std::iter::repeat(None)));
         // Images that the file had come first, then others of the data set.
-        let mut former: Vec<_> = former.into_iter().zip(names).collect();
+        let mut former: Vec<_> = names.zip(former).map(|(name, former)| (former, name)).collect();
         former.sort_by_key(|(former, _)| former.is_none());
         let (former, names): (Vec<Option<&Image>>, Vec<_>) = former.into_iter().unzip();
         let had = former.iter().flatten().count();
@@ -275,16 +282,17 @@ impl Placer {
             seen.map(|(one, class)| line(one, *class, size)).collect::<Result<Vec<Line>, String>>()
         };
         let (mut lines, former) = (lines(own)?, lines(former)?);
-        let mut tracks = HashSet::new();
-        if let Some(track) = lines.iter().filter_map(|line| line.track).find(|track| !tracks.insert(*track)) {
-            return Err(format!("two annotations have the track_id {track}"));
-        }
         let texts = texts(self, &now, Format::Coco);
         if is_as_written(&mut lines, former, &now, &texts) {
             return Ok(None);
         }
         if !lines.iter().all(|line| texts.contains(&line.text) || clipped(&line.bbox, size).has_area()) {
             return Err("expected boxes with an area, inside the image".into());
+        }
+        let is_new = |line: &&Line| line.track.is_some() && !texts.contains(&line.text);
+        let is_twice = |line: &&Line| lines.iter().filter(|other| other.track == line.track).count() > 1;
+        if let Some(track) = lines.iter().filter(is_new).find(is_twice).and_then(|line| line.track) {
+            return Err(format!("two annotations have the track_id {track}"));
         }
         // Those that have another class now are named.
         let has_new_class = |one: &Instance| {
@@ -347,48 +355,79 @@ fn texts_of(all: &[(Annotation, usize)]) -> Vec<String> {
 }
 
 /// The image in a file for each name of an image, with the name that was written for it, which a program may have given another
-/// folder, or none; and the images of the file that are none of these. If it is `strict`, one that can be two is an error.
+/// folder, or none; and the images of the file that are none of these. An image that can be two is an error if it is `strict`, and
+/// neither otherwise.
 pub(crate) fn images_of<'a>(
     images: impl Iterator<Item = &'a Image>,
     names: &[(String, String)],
     strict: bool,
 ) -> Result<(Vec<Option<&'a Image>>, Vec<&'a Image>), String> {
-    // By the end of their paths, of any length.
-    let mut by_end: HashMap<String, Vec<&Image>> = HashMap::new();
-    let mut by_path: BTreeMap<String, Vec<&Image>> = BTreeMap::new();
-    for image in images {
-        let path = image.file_name.replace('\\', "/");
-        for end in ends(&path) {
-            by_end.entry(end.to_owned()).or_default().push(image);
+    let images: Vec<(String, &Image)> =
+        images.map(|image| (image.file_name.replace('\\', "/"), image)).collect();
+    let mut found: Vec<Option<&Image>> = vec![None; names.len()];
+    let mut taken = vec![false; images.len()];
+    // As it was written; below other folders; without its folders.
+    for step in 0..3 {
+        let mut by_end: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (at, (path, _)) in images.iter().enumerate().filter(|(at, _)| !taken[*at]) {
+            let ends = ends(path).take(if step == 1 { usize::MAX } else { 1 });
+            ends.for_each(|end| by_end.entry(end).or_default().push(at));
         }
-        by_path.entry(path).or_default().push(image);
-    }
-    let exact = |written: &String| match by_path.get(written).map(Vec::as_slice) {
-        Some([image]) => Some(*image),
-        _ => None,
-    };
-    let mut found: Vec<Option<&Image>> = names.iter().map(|(_, written)| exact(written)).collect();
-    let mut taken: HashSet<u64> = found.iter().flatten().map(|image| image.id).collect();
-    let have_folders = by_path.keys().any(|path| path.contains('/'));
-    for ((name, written), own) in names.iter().zip(&mut found).filter(|(_, own)| own.is_none()) {
-        let copy = copy_name(name);
-        let longer = [written, name, &copy].into_iter().filter_map(|end| by_end.get(end)).flatten();
-        let shorter = ends(written).filter_map(|end| by_path.get(end)).flatten();
-        let candidates: BTreeMap<u64, &Image> =
-            longer.chain(shorter).map(|image| (image.id, *image)).collect();
-        match candidates.values().collect::<Vec<_>>()[..] {
-            [] => {}
-            [image] if taken.insert(image.id) => *own = Some(image),
-            // That of another one, whose name has no folder: in a file without folders it may be this one's, too.
-            [_] if !strict || have_folders => {}
-            [image, ..] if strict => {
-                return Err(format!("image {}: it is not clear which image it is", image.file_name));
+        // The images that each name fits, with how much of their paths, and the most for each image with the number of its names.
+        let mut fits: Vec<(usize, BTreeMap<usize, usize>)> = Vec::new();
+        let mut best: HashMap<usize, (usize, usize)> = HashMap::new();
+        for number in (0..names.len()).filter(|number| found[*number].is_none()) {
+            let (name, written) = &names[number];
+            let copy = copy_name(name);
+            let paths: Vec<&str> = match step {
+                0 => vec![written],
+                1 => vec![name, &copy, written],
+                _ => ends(written).collect(),
+            };
+            let mut own: BTreeMap<usize, usize> = BTreeMap::new();
+            for (path, at) in paths
+                .iter()
+                .flat_map(|path| by_end.get(path).into_iter().flatten().map(move |at| (path, *at)))
+            {
+                let length = own.entry(at).or_default();
+                *length = path.len().max(*length);
             }
-            _ => {}
+            for (at, length) in &own {
+                let (most, count) = best.entry(*at).or_default();
+                match (*most).cmp(length) {
+                    Ordering::Less => (*most, *count) = (*length, 1),
+                    Ordering::Equal => *count += 1,
+                    Ordering::Greater => {}
+                }
+            }
+            fits.push((number, own));
+        }
+        for (number, mut own) in fits {
+            own.retain(|at, length| best[at].0 == *length);
+            match own.keys().collect::<Vec<_>>()[..] {
+                [] => {}
+                [at] if best[at].1 == 1 => (taken[*at], found[number]) = (true, Some(images[*at].1)),
+                // Another step may tell them apart.
+                [at, ..] if step == 2 && strict => return Err(unclear(&images[*at].0)),
+                _ => {}
+            }
         }
     }
-    let unknown = by_path.into_values().flatten().filter(|image| !taken.contains(&image.id)).collect();
+    // In a file without folders, that of another image may be this one's.
+    let paths: HashSet<&str> = images.iter().map(|(path, _)| path.as_str()).collect();
+    let are_plain = strict && !paths.iter().any(|path| path.contains('/'));
+    for ((_, written), _) in names.iter().zip(&found).filter(|(_, found)| are_plain && found.is_none()) {
+        if let Some(end) = ends(written).find(|end| paths.contains(end)) {
+            return Err(unclear(end));
+        }
+    }
+    let unknown =
+        images.iter().zip(taken).filter(|(_, taken)| !taken).map(|((_, image), _)| *image).collect();
     Ok((found, unknown))
+}
+
+fn unclear(path: &str) -> String {
+    format!("image {path}: it is not clear which image it is")
 }
 
 /// A path, and what follows each of its folders.
@@ -443,4 +482,57 @@ fn is_of_mask(bbox: &BoundingBox, mask: Option<&Mask>) -> bool {
         let inner = BoundingBox::new(own.x1, own.y1, own.x2 - 1.0, own.y2 - 1.0);
         is_same(&own, bbox) || is_same(&inner, bbox)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_of_the_image_that_it_can_be_alone() {
+        const NONE: Option<usize> = None;
+        // The names of the images and those that were written, the names in the file, and which of these each image has; without
+        // these, it is an error.
+        type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str], Option<&'a [Option<usize>]>);
+        let cases: [Case<'_>; 12] = [
+            ("train/", &["a.png", "b/a.png"], &["train/b/a.png", "train/a.png"], Some(&[Some(1), Some(0)])),
+            ("train/", &["a.png", "b/a.png"], &["b/a.png", "a.png"], Some(&[Some(1), Some(0)])),
+            (
+                "train/",
+                &["a.png", "b/a.png"],
+                &["images/a.png", "images\\b\\a.png"],
+                Some(&[Some(0), Some(1)]),
+            ),
+            // One is missing.
+            ("train/", &["a.png", "b/a.png"], &["b/a.png"], Some(&[NONE, Some(0)])),
+            ("train/", &["a.png", "b/a.png"], &["images/b/a.png"], Some(&[NONE, Some(0)])),
+            (
+                "train/",
+                &["b/d.png", "b/z.png", "z.png"],
+                &["b/d.png", "z.png"],
+                Some(&[Some(0), NONE, Some(1)]),
+            ),
+            ("", &["a.png", "b/a.png", "c/d.png"], &["a.png", "c/d.png"], Some(&[Some(0), NONE, Some(1)])),
+            // It may be the other one, without its folder.
+            ("", &["a.png", "b/a.png"], &["a.png"], None),
+            ("train/", &["a.png", "b/a.png"], &["a.png", "a.png"], None),
+            ("", &["b/a.png", "c/a.png"], &["a.png", "a.png"], None),
+            ("", &["b/a.png", "c/d.png"], &["d.png", "a.png"], Some(&[Some(1), Some(0)])),
+            ("train/", &["a.gif"], &["images/a.png"], Some(&[Some(0)])),
+        ];
+        for (folder, names, files, expected) in cases {
+            let written = |name: &&str| format!("{folder}{}", name.replace(".gif", ".png"));
+            let names: Vec<_> = names.iter().map(|name| ((*name).to_owned(), written(name))).collect();
+            let image =
+                |(id, name): (u64, &&str)| Image { id, file_name: (*name).into(), ..Image::default() };
+            let images: Vec<Image> = (0..).zip(files).map(image).collect();
+            let found = images_of(images.iter(), &names, true);
+            let found = found.map(|(found, unknown)| {
+                let ids: Vec<_> = found.iter().map(|image| image.map(|image| image.id as usize)).collect();
+                assert_eq!(ids.iter().flatten().count() + unknown.len(), files.len(), "{files:?}");
+                ids
+            });
+            assert_eq!(found.ok().as_deref(), expected, "{names:?} in {files:?}");
+        }
+    }
 }
