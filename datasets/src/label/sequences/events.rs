@@ -402,15 +402,14 @@ impl Sequence {
         self.place.write("new", &content);
         std::fs::rename(self.place.path("new"), self.place.path(&file)).expect("it can");
         self.log.push(format!("{file} is edited"));
-        // A restart may put an image into the other split, with its file.
+        // A restart, or a run after one, may put an image into the other split, with its file.
         let other = if file.contains("/train/") {
             file.replacen("/train/", "/val/", 1)
         } else {
             file.replacen("/val/", "/train/", 1)
         };
-        let places = if self.former.is_some() { vec![&file, &other] } else { vec![&file] };
         self.label()?;
-        if places.into_iter().any(|place| self.place.read(place).as_ref() == Some(&content)) {
+        if [&file, &other].into_iter().any(|place| self.place.read(place).as_ref() == Some(&content)) {
             Ok(())
         } else {
             Err(format!("{file}: the edited image was overwritten"))

@@ -13,7 +13,7 @@ use crate::label::store::STATE_FOLDER;
 use crate::label::store::state::State;
 
 impl State {
-    fn copy_path(&self, file: &str, hash: &str) -> PathBuf {
+    pub(super) fn copy_path(&self, file: &str, hash: &str) -> PathBuf {
         self.root.join(STATE_FOLDER).join(format!("{hash}-{file}"))
     }
 

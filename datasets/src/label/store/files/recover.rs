@@ -41,7 +41,10 @@ impl State {
                 let before = if is_aside { &None } else { &entry.before };
                 // A file that is not what was seen before the stop has been changed since.
                 let there = hash_on_disk(&path)?;
-                if there != *before && there != entry.hash && !is_aside {
+                // As long as there is a copy of what was there, it is not replaced yet: without one, the same was written again.
+                let is_kept =
+                    before.as_ref().is_some_and(|before| self.copy_path(&entry.file, before).exists());
+                if there != *before && there != entry.hash && is_kept {
                     undone.push(entry.undone());
                     if self.log.file.is_none() {
                         // The part shows it to those who write.

@@ -18,7 +18,15 @@ use crate::label::{Format, Instance, LabelledInstance, Record, disk};
 /// and is added to `unclear`.
 pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<String>) -> Record {
     let is_saved = placer.state.saved.contains_key(&record.name);
-    let record = placer.state.with_saved(record, &placer.classes);
+    let mut record = placer.state.with_saved(record, &placer.classes);
+    if is_saved && are_masks_written(placer) {
+        // Formats with masks may have been added since.
+        for at in 0..record.instances.len() {
+            let Instance { class, bbox, mask: None, .. } = record.instances[at] else { continue };
+            let own = LabelledInstance { line: None, class, bbox: bbox.into(), polygon: None, mask: None };
+            record.instances[at].mask = changed(&record, &own, true).mask;
+        }
+    }
     let mut followed = None;
     let (corrected, later) =
         placer.bound.get(&record.name).map_or((&[][..], 0), |bound| (&bound.corrected, bound.later));
@@ -112,8 +120,7 @@ pub(super) fn with_lines(
     texts: Vec<String>,
 ) -> Record {
     let size = (record.width, record.height);
-    let are_masks_written = placer.options.has(Format::YoloSeg) || placer.options.has(Format::Masks);
-    let has_masks = are_masks_written || record.instances.iter().any(|one| one.mask.is_some());
+    let has_masks = are_masks_written(placer) || record.instances.iter().any(|one| one.mask.is_some());
     let mut found: Vec<_> = texts.into_iter().map(Some).collect();
     // What is as it was found comes first, so that nothing else takes its mask.
     let as_found = |line: &Line| {
@@ -147,6 +154,10 @@ pub(super) fn with_lines(
     };
     instances.extend(record.instances.iter().zip(&found).filter(is_left).map(|(one, _)| one.clone()));
     Record { instances, ..record.clone() }
+}
+
+fn are_masks_written(placer: &Placer) -> bool {
+    placer.options.has(Format::YoloSeg) || placer.options.has(Format::Masks)
 }
 
 /// `true` if these say the same.
