@@ -69,8 +69,9 @@ fn join() -> anyhow::Result<(DoraNode, EventStream)> {
 }
 
 /// Leaves the dataflow once its last message has arrived. Messages go from node to node, while dora's daemon announces the end of
-/// a node; the announcement can overtake the message, and nothing is read after it.
+/// a node; the announcement can overtake the message, and nothing is read after it. The next node may be busy with the message
+/// before the last one, and with one that waits already.
 fn leave(node: DoraNode) {
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_secs(1));
     drop(node);
 }
