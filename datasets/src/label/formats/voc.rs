@@ -52,15 +52,7 @@ pub(crate) fn line(instance: &Instance, size: (u32, u32)) -> Line {
 fn line_of(class: usize, edges: [f32; 4]) -> Line {
     let [left, top, right, bottom] = edges;
     let bbox = BoundingBox::new(left - 1.0, top - 1.0, right, bottom);
-    Line {
-        text: format!("{class} {edges:?}"),
-        class,
-        bbox,
-        polygon: None,
-        mask: None,
-        score: None,
-        track: None,
-    }
+    Line { text: format!("{class} {edges:?}"), class, bbox, ..Line::default() }
 }
 
 /// The objects of an annotation of an image of this size; a blank one has none.

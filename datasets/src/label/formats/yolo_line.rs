@@ -16,7 +16,7 @@ pub(crate) fn is_same(before: &BoundingBox, after: &BoundingBox) -> bool {
 }
 
 /// One line, as it is in the file and in pixels.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
     pub text: String,
     pub class: usize,

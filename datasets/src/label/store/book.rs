@@ -84,20 +84,20 @@ impl Book {
         let placer = &mut self.placer;
         let proposals: Vec<_> = files.iter().filter_map(|(file, ..)| placer.proposal_for(file)).collect();
         let mut meant = Vec::with_capacity(files.len());
-        let saved = placer.state.saved.get(name).cloned();
-        let is_saved_again = |label: &String| {
-            files.iter().any(|(file, ..)| label.rsplit_once(' ').is_some_and(|(older, _)| older == file))
-        };
-        let older = saved.iter().flat_map(|saved| &saved.older).filter(|label| !is_saved_again(label));
-        let older: Vec<String> = older.cloned().collect();
+        let mut saved = placer.state.saved.get(name).cloned();
+        if let Some(saved) = &mut saved {
+            // As they are, the files are later than what is saved for COCO's files.
+            let is_file =
+                |label: &String| files.iter().any(|(file, ..)| label.starts_with(&format!("{file} ")));
+            saved.older.retain(|label| !is_file(label));
+        }
         for (file, format, text) in files {
             placer.create_folder_of(&placer.state.root.join(&file))?;
             meant.push((file, placer.meaning(Some(format)), text));
         }
         placer.state.write_for_person(meant)?;
-        if let Some(saved) = saved.filter(|saved| saved.older.len() > older.len()) {
-            // As they are, they are later than what is saved for COCO's files.
-            placer.state.append(Event::Saved(vec![SavedLabels { older, ..saved }]))?;
+        if let Some(saved) = saved {
+            placer.state.append(Event::Saved(vec![saved]))?;
         }
         proposals.iter().for_each(|proposal| drop(disk::remove(proposal)));
         self.note_checked(name);

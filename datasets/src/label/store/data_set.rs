@@ -86,16 +86,17 @@ impl DataSet {
                 let message = format!("{error}, or discard_corrections to overwrite it");
                 if merges { error } else { own(Error::new(error.kind(), message).with_source(error)) }
             };
-            if state.changed_annotations()?.is_empty() {
-                check_conflicts(&state, &hashes, way_out, options).map_err(own)?;
-            } else {
-                // Whatever refuses this run comes before.
+            let check =
+                |state: &State, changed: &[_]| check_conflicts(state, changed, &hashes, way_out, options);
+            let changed = state.changed_annotations()?;
+            if !changed.is_empty() {
+                // Whatever refuses this run comes before anything is followed.
                 folder.check_shard(before.as_ref(), shard)?;
                 let grows = restart || Journal::check(&path, described)?;
-                check_conflicts(&state, &hashes, way_out, options).map_err(own)?;
+                check(&state, &changed).map_err(own)?;
                 state = state.follow_annotations(options, grows.then_some(classes)).map_err(cannot)?;
-                check_conflicts(&state, &hashes, way_out, options).map_err(own)?;
             }
+            check(&state, &[]).map_err(own)?;
         }
         folder.check_shard(before.as_ref(), shard)?;
         // Checks the settings before anything is discarded.
@@ -263,14 +264,15 @@ fn kept_images(
 const NAMED: usize = 10;
 
 /// Refuses to write over corrected files and saved labels that have another format or other classes, and to leave those behind
-/// whose format is not named any more: nothing would say that they describe an earlier image.
+/// whose format is not named any more: nothing would say that they describe an earlier image. COCO's files that were `changed` are
+/// followed.
 fn check_conflicts(
     state: &State,
+    changed: &[(&str, Option<bool>)],
     classes: &ClassHashes,
     way_out: &str,
     options: &DataSetOptions,
 ) -> Result<()> {
-    let changed = state.changed_annotations()?;
     let is_followed =
         |file: &str| options.has(Format::Coco) && changed.iter().any(|(other, _)| *other == file);
     let wanted = |file: &str| meaning_of(options, classes.all, file).filter(|_| !is_followed(file));

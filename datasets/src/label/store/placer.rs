@@ -3,6 +3,7 @@
 mod annotations;
 mod corrected;
 mod dropped;
+mod image_names;
 mod images;
 mod proposals;
 
@@ -24,8 +25,8 @@ use crate::label::store::{
     COCO_FILE, ClassHashes, Meaning, Owner, SavedLabels, State, label_files, part_path,
 };
 use crate::label::{DataSetOptions, Format, ImageMode, ImageSet, Record, disk, identity, open_image};
-pub(crate) use annotations::images_of;
 pub(crate) use corrected::as_corrected;
+pub(crate) use image_names::images_of;
 pub(crate) use images::{has_image as is_copy_of, is_time_of};
 
 /// The split of an image, and whose its labels are, as it was seen last.
@@ -192,15 +193,12 @@ impl Placer {
 
     /// The label files of an image that a person corrected until now, which are on record as such from now on.
     pub fn labels_of_corrections(&mut self, name: &str) -> Result<Vec<String>> {
-        let is_saved = self.state.saved.contains_key(name);
-        let mut corrections = self.corrections(name)?;
-        if is_saved {
-            corrections.remove(self.bound[name].later);
-        }
+        let mut labels: Vec<String> = self.corrections(name)?.into_iter().map(|one| one.label).collect();
         self.state.commit()?;
+        labels.retain(|label| !label.starts_with(COCO_FILE));
         // Those of formats that are not named, too: they may be again.
-        let removed = self.removed_labels(name);
-        Ok(corrections.into_iter().map(|correction| correction.label).chain(removed).collect())
+        labels.extend(self.removed_labels(name));
+        Ok(labels)
     }
 
     /// `true` if a person corrected the labels of an image.

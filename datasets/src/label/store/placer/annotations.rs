@@ -4,8 +4,7 @@
 //! file is ours again. Programs order keys, number ids and write numbers and names of files in their own ways: what an annotation says
 //! is compared with what it said in the copy of the file. What is not known to say the same counts as the person's.
 
-use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use hotcoco::types::{Annotation, Dataset, Image, Segmentation};
@@ -15,12 +14,12 @@ use serde_json::{Value, json};
 
 use super::Placer;
 use super::corrected::{as_corrected, texts, with_lines};
+use super::image_names::images_of;
 use crate::eval::annotations;
 use crate::label::formats::changed::changed;
 use crate::label::formats::coco::mark;
 use crate::label::formats::yolo_line::{Line, clipped, is_same};
 use crate::label::hash::hash_of_bytes;
-use crate::label::store::layout::copy_name;
 use crate::label::store::state::{Event, FileEntry, SavedLabels, State};
 use crate::label::store::write::coco_file;
 use crate::label::store::{Journal, Owner, WHOLE_FILES, classes_of, journal_path};
@@ -66,13 +65,8 @@ impl State {
         if changed.is_empty() {
             return Ok(self);
         }
-        let unread = |why| {
-            let file = self.root.join(changed[0].0);
-            Error::invalid_data(format!(
-                "cannot follow what was corrected by hand, {}: {why}; move it away",
-                file.display()
-            ))
-        };
+        let path = self.root.join(changed[0].0);
+        let unread = |why: Error| refusal(&path, &why.to_string());
         let (journal, settings) = Journal::open_existing(&journal_path(&self.root)).map_err(unread)?;
         let known = classes_of(&settings).unwrap_or_default();
         let count = known.names().count();
@@ -85,22 +79,18 @@ impl State {
         let mut saved: BTreeMap<String, (SavedLabels, &str)> = BTreeMap::new();
         for (file, split) in changed {
             let path = placer.state.root.join(file);
-            let refuse = |why: String| {
-                let start = "cannot follow what was corrected by hand";
-                Error::invalid_data(format!("{start}, {}: {why}; repair it, or move it away", path.display()))
-            };
+            let refuse = |why: String| refusal(&path, &why);
             let bytes = std::fs::read(&path).map_err(|e| Error::io("cannot read", &path, e))?;
             for image in placer.changed_images(file, &bytes, split, &journal, &refuse)? {
-                let name = image.name.clone();
-                let same = |there: &SavedLabels| is_same_text(&placer, there, &image);
-                match saved.get(&name) {
-                    Some((there, other)) if !same(there) => {
-                        return Err(refuse(format!(
-                            "image {name}: {other} was changed, too, and says something else"
-                        )));
-                    }
-                    _ => _ = saved.insert(name, (image, file)),
+                if let Some((there, other)) = saved.get(&image.name)
+                    && !is_same_text(&placer, there, &image)
+                {
+                    let name = &image.name;
+                    return Err(refuse(format!(
+                        "image {name}: {other} was changed, too, and says something else"
+                    )));
                 }
+                saved.insert(image.name.clone(), (image, file));
             }
             let hash = Some(hash_of_bytes(&bytes));
             files.push((FileEntry { before: hash.clone(), hash, ..placer.state.files[file].clone() }, bytes));
@@ -115,14 +105,60 @@ impl State {
     }
 }
 
+/// An image of the data set in a file before and after a person changed it.
+struct Matched<'a> {
+    name: String,
+    former: Option<&'a Image>,
+    image: Option<&'a Image>,
+}
+
+/// The images of the data set in both files. `names` are those that the former file may have, and `others` those of the other split,
+/// which may be in it for other reasons.
+fn matched<'a>(
+    before: &'a Dataset,
+    now: &'a Dataset,
+    names: Vec<(String, String)>,
+    others: Vec<(String, String)>,
+) -> Result<Vec<Matched<'a>>, String> {
+    let (former, _) = images_of(before.images.iter(), &names, false)?;
+    let former = former.into_iter().chain(std::iter::repeat_n(None, others.len()));
+    let mut both: Vec<_> = former.zip(names.into_iter().chain(others)).collect();
+    // Images that the file had come first.
+    both.sort_by_key(|(former, _)| former.is_none());
+    let (former, names): (Vec<Option<&Image>>, Vec<_>) = both.into_iter().unzip();
+    let (had, new) = names.split_at(former.iter().flatten().count());
+    let (images, unknown) = images_of(now.images.iter(), had, true)?;
+    let (more, unknown) = images_of(unknown.into_iter(), new, true)?;
+    if let Some(image) = unknown.first() {
+        return Err(format!("image {}: it is not labelled here", image.file_name));
+    }
+    let images = images.into_iter().chain(more).zip(former);
+    Ok(names
+        .into_iter()
+        .zip(images)
+        .map(|((name, _), (image, former))| Matched { name, former, image })
+        .collect())
+}
+
+/// The error for a file that cannot be followed.
+fn refusal(path: &Path, why: &str) -> Error {
+    let path = path.display();
+    let message =
+        format!("cannot follow what was corrected by hand, {path}: {why}; repair it, or move it away");
+    Error::invalid_data(message)
+}
+
+fn sorted(mut texts: Vec<String>) -> Vec<String> {
+    texts.sort();
+    texts
+}
+
 /// `true` if these are the same labels, in any order.
 fn is_same_text(placer: &Placer, a: &SavedLabels, b: &SavedLabels) -> bool {
     let [a, b] = [a, b].map(|one| {
         let (width, height) = (one.width, one.height);
         let record = Record { width, height, instances: one.instances.clone(), ..Record::default() };
-        let mut texts = texts(placer, &record, Format::Coco);
-        texts.sort();
-        texts
+        sorted(texts(placer, &record, Format::Coco))
     });
     a == b
 }
@@ -140,50 +176,25 @@ impl Placer {
         let path = self.state.root.join(file);
         let now = self.annotations(bytes, &path).map_err(refuse)?;
         let copy = self.state.read_copy(file)?;
-        let mut names = Vec::new();
-        for (name, entry) in &journal.entries {
-            let Some(record) = journal.read_labelled(entry)? else { continue };
-            if copy.is_some() {
-                self.settle(name)?;
-            } else {
-                self.corrections(name)?;
-            }
-            names.push((name.clone(), self.coco_name(&record).replace('\\', "/")));
-        }
+        let names = self.names_in_files(journal)?;
         // A version that kept no copy wrote what would be written now.
         let copy = copy.map_or_else(|| coco_file(journal, self, split), Ok)?;
         let before = self.annotations(&copy, &path).map_err(refuse)?;
-        // Those of the other split may be in it for other reasons.
         let is_own =
             |(name, _): &(String, String)| split.is_none_or(|split| split == self.is_validation(name));
         let (names, others): (Vec<_>, Vec<_>) = names.into_iter().partition(is_own);
-        let (former, _) = images_of(before.dataset.images.iter(), &names, false).map_err(refuse)?;
-        let (names, former) =
-            (names.into_iter().chain(others), former.into_iter().chain(std::iter::repeat(None)));
-        // Images that the file had come first, then others of the data set.
-        let mut former: Vec<_> = names.zip(former).map(|(name, former)| (former, name)).collect();
-        former.sort_by_key(|(former, _)| former.is_none());
-        let (former, names): (Vec<Option<&Image>>, Vec<_>) = former.into_iter().unzip();
-        let had = former.iter().flatten().count();
-        let (mut images, unknown) =
-            images_of(now.dataset.images.iter(), &names[..had], true).map_err(refuse)?;
-        let (more, unknown) = images_of(unknown.into_iter(), &names[had..], true).map_err(refuse)?;
-        if let Some(image) = unknown.first() {
-            return Err(refuse(format!("image {}: it is not labelled here", image.file_name)));
-        }
-        images.extend(more);
+        let matched = matched(&before.dataset, &now.dataset, names, others).map_err(refuse)?;
         // Those that the file had, and those that the person named.
         let written = self.state.earlier_classes(file, &self.classes).unwrap_or(self.names.len());
         let seen = written.max(now.classes);
         let (mut saved, mut missing, mut unnamed) = (Vec::new(), Vec::new(), 0);
-        for ((name, _), (image, former)) in names.iter().zip(images.into_iter().zip(former)) {
-            let Some(image) = image else {
+        for Matched { name, former, image } in &matched {
+            let Some(image) = *image else {
                 missing.extend(former.map(|_| name.as_str()));
                 continue;
             };
-            let of = |all: &'_ Annotations, image: &Image| {
-                all.of_image.get(&image.id).cloned().unwrap_or_default()
-            };
+            let of =
+                |all: &Annotations, image: &Image| all.of_image.get(&image.id).cloned().unwrap_or_default();
             let (own, was_there) = (of(&now, image), former.is_some());
             let former = former.map_or_else(Vec::new, |image| of(&before, image));
             unnamed += former.iter().filter(|(_, class)| *class >= now.classes).count();
@@ -193,31 +204,35 @@ impl Placer {
             let Some(record) = journal.labelled(name)? else { continue };
             let older = self.labels_of_corrections(name)?;
             let record = as_corrected(self, record, &mut Vec::new());
-            let mut written = texts(self, &record, Format::Coco);
-            written.sort();
             // From another one of COCO's files, or from an earlier version of this one.
-            if !was_there && texts_of(&own) == written {
+            if !was_there && texts_of(&own) == sorted(texts(self, &record, Format::Coco)) {
                 continue;
             }
             let changed = self.changed_image(image, record, &own, &former, (now.classes, seen));
             let changed = changed.map_err(|why| refuse(format!("image {}: {why}", image.file_name)))?;
             saved.extend(changed.map(|changed| SavedLabels { older, ..changed }));
         }
+        let (file, images) = (path.display(), some(&missing, NAMED));
         if !missing.is_empty() {
-            let images = some(&missing, NAMED);
-            tracing::warn!(
-                "{}: images that are not in it any more keep their labels: {images}",
-                path.display()
-            );
+            tracing::warn!("{file}: images that are not in it any more keep their labels: {images}");
         }
         if unnamed > 0 {
             let classes = self.names[now.classes..].join(", ");
-            tracing::warn!(
-                "{}: {unnamed} instances stay whose class is not among its categories ({classes}); name it there to remove them",
-                path.display()
-            );
+            let why = "instances stay whose class is not among its categories";
+            tracing::warn!("{file}: {unnamed} {why} ({classes}); name it there to remove them");
         }
         Ok(saved)
+    }
+
+    /// The labelled images, each with its name in COCO's files.
+    fn names_in_files(&mut self, journal: &Journal) -> Result<Vec<(String, String)>> {
+        let mut names = Vec::new();
+        for (name, entry) in &journal.entries {
+            let Some(record) = journal.read_labelled(entry)? else { continue };
+            self.corrections(name)?;
+            names.push((name.clone(), self.coco_name(&record).replace('\\', "/")));
+        }
+        Ok(names)
     }
 
     /// Parses a file.
@@ -324,20 +339,15 @@ fn is_as_written(lines: &mut [Line], mut former: Vec<Line>, record: &Record, tex
     others.retain_mut(|line| !take(line, &|line, before| line.text == before.text));
     others.retain_mut(|line| !take(line, &says_the_same));
     for line in &mut others {
-        // Nor is the score that of what the person made of it.
+        // A score that was carried over is not that of what the person made.
         if former.iter().any(|before| has_same_score(line, before)) {
             line.score = None;
         }
         let is_left = |before: &&Line| line.mask.is_some() && line.mask == before.mask;
         let before = former.iter().find(is_left).filter(|_| !is_of_mask(&line.bbox, line.mask.as_ref()));
         if let Some(at) = before.and_then(|before| texts.iter().position(|text| *text == before.text)) {
-            let own = LabelledInstance {
-                line: Some(at),
-                class: line.class,
-                bbox: line.bbox,
-                polygon: None,
-                mask: None,
-            };
+            let (class, bbox) = (line.class, line.bbox);
+            let own = LabelledInstance { line: Some(at), class, bbox, polygon: None, mask: None };
             line.mask = record.mask(&changed(record, &own, true)).filter(|mask| mask.area() > 0);
         }
     }
@@ -349,91 +359,7 @@ fn has_same_score(a: &Line, b: &Line) -> bool {
 }
 
 fn texts_of(all: &[(Annotation, usize)]) -> Vec<String> {
-    let mut texts: Vec<String> = all.iter().map(|(one, class)| text(one, *class)).collect();
-    texts.sort();
-    texts
-}
-
-/// The image in a file for each name of an image, with the name that was written for it, which a program may have given another
-/// folder, or none; and the images of the file that are none of these. An image that can be two is an error if it is `strict`, and
-/// neither otherwise.
-pub(crate) fn images_of<'a>(
-    images: impl Iterator<Item = &'a Image>,
-    names: &[(String, String)],
-    strict: bool,
-) -> Result<(Vec<Option<&'a Image>>, Vec<&'a Image>), String> {
-    let images: Vec<(String, &Image)> =
-        images.map(|image| (image.file_name.replace('\\', "/"), image)).collect();
-    let mut found: Vec<Option<&Image>> = vec![None; names.len()];
-    let mut taken = vec![false; images.len()];
-    // As it was written; below other folders; without its folders.
-    for step in 0..3 {
-        let mut by_end: HashMap<&str, Vec<usize>> = HashMap::new();
-        for (at, (path, _)) in images.iter().enumerate().filter(|(at, _)| !taken[*at]) {
-            let ends = ends(path).take(if step == 1 { usize::MAX } else { 1 });
-            ends.for_each(|end| by_end.entry(end).or_default().push(at));
-        }
-        // The images that each name fits, with how much of their paths, and the most for each image with the number of its names.
-        let mut fits: Vec<(usize, BTreeMap<usize, usize>)> = Vec::new();
-        let mut best: HashMap<usize, (usize, usize)> = HashMap::new();
-        for number in (0..names.len()).filter(|number| found[*number].is_none()) {
-            let (name, written) = &names[number];
-            let copy = copy_name(name);
-            let paths: Vec<&str> = match step {
-                0 => vec![written],
-                1 => vec![name, &copy, written],
-                _ => ends(written).collect(),
-            };
-            let mut own: BTreeMap<usize, usize> = BTreeMap::new();
-            for (path, at) in paths
-                .iter()
-                .flat_map(|path| by_end.get(path).into_iter().flatten().map(move |at| (path, *at)))
-            {
-                let length = own.entry(at).or_default();
-                *length = path.len().max(*length);
-            }
-            for (at, length) in &own {
-                let (most, count) = best.entry(*at).or_default();
-                match (*most).cmp(length) {
-                    Ordering::Less => (*most, *count) = (*length, 1),
-                    Ordering::Equal => *count += 1,
-                    Ordering::Greater => {}
-                }
-            }
-            fits.push((number, own));
-        }
-        for (number, mut own) in fits {
-            own.retain(|at, length| best[at].0 == *length);
-            match own.keys().collect::<Vec<_>>()[..] {
-                [] => {}
-                [at] if best[at].1 == 1 => (taken[*at], found[number]) = (true, Some(images[*at].1)),
-                // Another step may tell them apart.
-                [at, ..] if step == 2 && strict => return Err(unclear(&images[*at].0)),
-                _ => {}
-            }
-        }
-    }
-    // In a file without folders, that of another image may be this one's.
-    let paths: HashSet<&str> = images.iter().map(|(path, _)| path.as_str()).collect();
-    let are_plain = strict && !paths.iter().any(|path| path.contains('/'));
-    for ((_, written), _) in names.iter().zip(&found).filter(|(_, found)| are_plain && found.is_none()) {
-        if let Some(end) = ends(written).find(|end| paths.contains(end)) {
-            return Err(unclear(end));
-        }
-    }
-    let unknown =
-        images.iter().zip(taken).filter(|(_, taken)| !taken).map(|((_, image), _)| *image).collect();
-    Ok((found, unknown))
-}
-
-fn unclear(path: &str) -> String {
-    format!("image {path}: it is not clear which image it is")
-}
-
-/// A path, and what follows each of its folders.
-fn ends(path: &str) -> impl Iterator<Item = &str> {
-    let after = path.match_indices('/').map(|(at, _)| &path[at + 1..]);
-    std::iter::once(path).chain(after)
+    sorted(all.iter().map(|(one, class)| text(one, *class)).collect())
 }
 
 /// What an annotation says, in pixels of an image of this size.
@@ -482,57 +408,4 @@ fn is_of_mask(bbox: &BoundingBox, mask: Option<&Mask>) -> bool {
         let inner = BoundingBox::new(own.x1, own.y1, own.x2 - 1.0, own.y2 - 1.0);
         is_same(&own, bbox) || is_same(&inner, bbox)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_entry_is_of_the_image_that_it_can_be_alone() {
-        const NONE: Option<usize> = None;
-        // The names of the images and those that were written, the names in the file, and which of these each image has; without
-        // these, it is an error.
-        type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str], Option<&'a [Option<usize>]>);
-        let cases: [Case<'_>; 12] = [
-            ("train/", &["a.png", "b/a.png"], &["train/b/a.png", "train/a.png"], Some(&[Some(1), Some(0)])),
-            ("train/", &["a.png", "b/a.png"], &["b/a.png", "a.png"], Some(&[Some(1), Some(0)])),
-            (
-                "train/",
-                &["a.png", "b/a.png"],
-                &["images/a.png", "images\\b\\a.png"],
-                Some(&[Some(0), Some(1)]),
-            ),
-            // One is missing.
-            ("train/", &["a.png", "b/a.png"], &["b/a.png"], Some(&[NONE, Some(0)])),
-            ("train/", &["a.png", "b/a.png"], &["images/b/a.png"], Some(&[NONE, Some(0)])),
-            (
-                "train/",
-                &["b/d.png", "b/z.png", "z.png"],
-                &["b/d.png", "z.png"],
-                Some(&[Some(0), NONE, Some(1)]),
-            ),
-            ("", &["a.png", "b/a.png", "c/d.png"], &["a.png", "c/d.png"], Some(&[Some(0), NONE, Some(1)])),
-            // It may be the other one, without its folder.
-            ("", &["a.png", "b/a.png"], &["a.png"], None),
-            ("train/", &["a.png", "b/a.png"], &["a.png", "a.png"], None),
-            ("", &["b/a.png", "c/a.png"], &["a.png", "a.png"], None),
-            ("", &["b/a.png", "c/d.png"], &["d.png", "a.png"], Some(&[Some(1), Some(0)])),
-            ("train/", &["a.gif"], &["images/a.png"], Some(&[Some(0)])),
-        ];
-        for (folder, names, files, expected) in cases {
-            let written = |name: &&str| format!("{folder}{}", name.replace(".gif", ".png"));
-            let names: Vec<_> = names.iter().map(|name| ((*name).to_owned(), written(name))).collect();
-            let image =
-                |(id, name): (u64, &&str)| Image { id, file_name: (*name).into(), ..Image::default() };
-            let images: Vec<Image> = (0..).zip(files).map(image).collect();
-            let found = images_of(images.iter(), &names, true);
-            let found = found.map(|(found, unknown)| {
-                let ids: Vec<_> = found.iter().map(|image| image.map(|image| image.id as usize)).collect();
-                assert_eq!(ids.iter().flatten().count() + unknown.len(), files.len(), "{files:?}");
-                ids
-            });
-            assert_eq!(found.ok().as_deref(), expected, "{names:?} in {files:?}");
-        }
-    }
 }
