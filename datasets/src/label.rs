@@ -30,6 +30,8 @@ mod hash;
 mod images;
 #[cfg(test)]
 mod lost_work;
+#[cfg(test)]
+mod mask_edits;
 mod record;
 #[cfg(test)]
 mod replaced;
@@ -47,6 +49,7 @@ mod video;
 pub(crate) use correct::{AllLabels, ImageLabels, all_labels};
 pub use correct::{CorrectedSet, Labels, SetImage};
 pub use find::{find_images, list_images};
+pub(crate) use formats::coco::segmentation;
 pub(crate) use formats::yolo_line::parse_labels;
 pub use images::{FoundImage, ImageFile, ImageSet, Shard, VideoFrame};
 pub use record::LabelledInstance;

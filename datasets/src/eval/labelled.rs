@@ -5,10 +5,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hotcoco::types::{Annotation, Category, Dataset, Image, Segmentation};
-use ocelli::{Error, ErrorKind, Result};
+use ocelli::{Error, ErrorKind, Mask, Result};
+use serde_json::json;
 
 use super::annotations;
-use crate::label::{AllLabels, ImageLabels, LabelledInstance, all_labels, data_set_around, images_of};
+use crate::label::{
+    AllLabels, ImageLabels, LabelledInstance, all_labels, data_set_around, images_of, segmentation,
+};
 use crate::table::some;
 
 /// A box is the same if no edge is further away: YOLO's files have six decimals.
@@ -65,11 +68,17 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
                 known.category_id == category_id
                     && edges.is_some_and(|(a, b)| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= SAME))
             };
-            let known = before.iter().position(is_same).map(|at| before.swap_remove(at));
-            is_other |= known.is_none();
+            let has_it = |known: &Annotation| instance.mask.as_ref().is_none_or(|mask| has_mask(known, mask));
+            let exact = before.iter().position(|known| is_same(known) && has_it(known));
+            is_other |= exact.is_none();
+            let at = exact.or_else(|| before.iter().position(is_same));
+            let known = at.map(|at| before.swap_remove(at));
             replaced.push(match known {
-                Some(known) if instance.mask.is_some() => {
-                    Annotation { segmentation: own.segmentation, area: None, ..known }
+                // A person changed its mask alone, or the file has none.
+                Some(known)
+                    if instance.mask.is_some() && (exact.is_none() || known.segmentation.is_none()) =>
+                {
+                    Annotation { segmentation: own.segmentation, area: own.area, ..known }
                 }
                 known => known.unwrap_or(own),
             });
@@ -84,6 +93,15 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
         format!("{path}: the labels of {count} images are those that a person corrected in {files}")
     };
     Ok((count > 0).then(note))
+}
+
+/// `true` if an annotation has this mask, by its pixels or in the outline that is written for it, or none.
+fn has_mask(known: &Annotation, mask: &Mask) -> bool {
+    let Some(own) = &known.segmentation else { return true };
+    let rle = own.to_rle(mask.height(), mask.width());
+    let pixels = rle.ok().and_then(|rle| Mask::from_run_lengths(&rle.counts, rle.w, rle.h).ok());
+    pixels.as_ref() == Some(mask)
+        || matches!(own, Segmentation::Polygon(rings) if json!(rings) == segmentation(mask, true))
 }
 
 /// The data set as its label files are now.
@@ -124,8 +142,9 @@ pub(super) fn annotation(instance: &LabelledInstance, image_id: u64, category_id
     let polygon = polygon.map(|points| points.as_flattened().iter().map(|value| f64::from(*value)).collect());
     let polygon = polygon.map(|polygon| Segmentation::Polygon(vec![polygon]));
     let segmentation = instance.mask.as_ref().map(annotations::run_lengths).or(polygon);
+    let area = instance.mask.as_ref().map(|mask| mask.area() as f64);
     let bbox = Some(instance.bbox.to_ltwh().map(f64::from));
-    Annotation { image_id, category_id, bbox, segmentation, ..Annotation::default() }
+    Annotation { image_id, category_id, bbox, area, segmentation, ..Annotation::default() }
 }
 
 fn check_elsewhere(all: &AllLabels, path: &Path) -> Result<()> {

@@ -23,7 +23,7 @@ use crate::label::{CorrectedSet, Format, Labels, SetImage};
 const SEQUENCES: u64 = 400;
 const STEPS: u64 = 14;
 const NAMES: u64 = 4;
-const FORMATS: [&[Format]; 7] = [
+const FORMATS: [&[Format]; 8] = [
     &[Format::Yolo],
     &[Format::Yolo, Format::YoloSeg],
     &[Format::Yolo, Format::Coco],
@@ -31,6 +31,7 @@ const FORMATS: [&[Format]; 7] = [
     &[Format::Coco],
     &[Format::Yolo, Format::Voc],
     &[Format::Yolo, Format::Masks],
+    &[Format::Yolo, Format::Masks, Format::Coco],
 ];
 
 /// A file that a person wrote.
@@ -77,6 +78,8 @@ struct Sequence {
     next: usize,
     person: BTreeMap<String, Written>,
     saved: BTreeMap<String, SavedImage>,
+    /// The masks that a person changed, removed or added, and those beside them, with their bytes.
+    masks: BTreeMap<String, Option<Vec<u8>>>,
     /// The images that a person changed in COCO's file since a run ended, with the boxes that it had.
     edited: BTreeMap<String, Vec<(String, i64, i64)>>,
     /// The images whose label files a person changed, too, before a run ended: either may count.
@@ -111,6 +114,7 @@ impl Sequence {
             next: "bad".len(),
             person: BTreeMap::new(),
             saved: BTreeMap::new(),
+            masks: BTreeMap::new(),
             edited: BTreeMap::new(),
             contradicted: BTreeSet::new(),
             handled: BTreeMap::new(),
@@ -131,7 +135,7 @@ impl Sequence {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        let step = self.below(39);
+        let step = self.below(42);
         self.log.push(format!("step {step}"));
         match step {
             0..=2 => return self.label(),
@@ -159,6 +163,7 @@ impl Sequence {
             33 => self.mount_a_twin(),
             34 | 35 => self.lose_times(),
             36 | 37 => self.edit_annotations()?,
+            38..=40 => self.edit_masks(),
             _ => return self.merge(),
         }
         Ok(())
@@ -179,7 +184,7 @@ impl Sequence {
     }
 
     fn has_corrections(&self) -> bool {
-        !self.person.is_empty() || !self.saved.is_empty()
+        !self.person.is_empty() || !self.saved.is_empty() || !self.masks.is_empty()
     }
 }
 
@@ -219,6 +224,14 @@ fn labels_of(stem: &str) -> Vec<String> {
         .iter()
         .flat_map(|folder| ["train", "val"].map(|split| format!("{folder}/{split}/{stem}.txt")))
         .collect()
+}
+
+/// The masks in the data set, each as a path.
+fn masks_below(place: &Place, folder: &str) -> Vec<String> {
+    let pattern = place.path(folder).join("**/*.png").to_string_lossy().into_owned();
+    let found = glob::glob(&pattern).expect("it is a pattern").filter_map(Result::ok);
+    let root = place.path("");
+    found.filter_map(|path| Some(path.strip_prefix(&root).ok()?.to_str()?.to_owned())).collect()
 }
 
 /// The image beside a label file.

@@ -69,8 +69,7 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
             set.labels_of(image, &files)?
         } else {
             let mut instances = instances_of(&record);
-            for (own, one) in instances.iter_mut().zip(&record.instances).filter(|_| label_file == COCO_FILE)
-            {
+            for (own, one) in instances.iter_mut().zip(&record.instances) {
                 own.mask = record.mask(one);
             }
             Labels { version: String::new(), is_corrected: true, instances, added: 0 }

@@ -113,7 +113,8 @@ impl<'v, W: Write> CocoWriter<'v, W> {
     }
 }
 
-fn segmentation(mask: &Mask, polygons: bool) -> Value {
+/// The segmentation that is written for a mask.
+pub(crate) fn segmentation(mask: &Mask, polygons: bool) -> Value {
     if !polygons {
         return json!(mask);
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     Finished, Sequence, Written, files_below, format_of, ids_of, image_beside, is_copy, is_label, labels,
-    labels_of, stem_of,
+    labels_of, masks_below, stem_of,
 };
 use crate::label::folders::{SIDE, row_of};
 use crate::label::{Format, Summary};
@@ -32,7 +32,13 @@ impl Sequence {
                 return Err(format!("{file}: {there:?}, the person left {:?}", written.content));
             }
         }
-        Ok(())
+        let is_other = |(file, bytes): &(&String, &Option<Vec<u8>>)| {
+            std::fs::read(self.place.path(file)).ok() != **bytes
+        };
+        match self.masks.iter().find(is_other) {
+            Some((file, _)) => Err(format!("{file}: it is not the mask that the person left")),
+            None => Ok(()),
+        }
     }
 
     /// A finished run leaves what it should.
@@ -44,6 +50,7 @@ impl Sequence {
         let named = self.named();
         self.check_images("set", &self.person, summary, &named)?;
         self.check_coco("set", summary)?;
+        self.check_masks(summary)?;
         self.check_saved(Some(summary))?;
         self.check_proposals(summary, &named)?;
         self.check_what_is_gone(summary, &named, is_other_order)?;
@@ -54,6 +61,35 @@ impl Sequence {
         let formats = self.run.options.formats.clone();
         self.finished = Finished { files, formats, classes: self.run.classes.clone() };
         Ok(())
+    }
+
+    /// Boxes that a person did not correct follow masks that the person did: each is an instance, and none is missing.
+    fn check_masks(&mut self, summary: &Summary) -> Result<(), String> {
+        for file in self.masks.keys().cloned().collect::<Vec<_>>() {
+            let folder = file.rsplit_once('/').map_or(&*file, |(folder, _)| folder);
+            self.remember_masks(folder);
+            let label = format!("{}.txt", folder.replacen("masks/", "labels/", 1));
+            let stem = stem_of(&label);
+            // Annotations that were corrected later count.
+            let is_saved = self.saved.contains_key(stem) || self.contradicted.contains(stem);
+            let is_other = self.person.contains_key(&label) || is_saved || reported(summary).contains(&stem);
+            if is_other || image_beside(&self.place, &label).is_none() {
+                continue;
+            }
+            let (masks, text) =
+                (masks_below(&self.place, folder).len(), self.place.read(&label).unwrap_or_default());
+            // Those of classes that were added since are in the boxes alone.
+            let lines = text.lines().count();
+            if lines < masks || lines >= masks + self.run.classes.len() {
+                return Err(format!("{label}: {text:?} beside {masks} masks"));
+            }
+        }
+        Ok(())
+    }
+
+    /// `true` if a person corrected masks of an image.
+    fn has_masks(&self, stem: &str) -> bool {
+        self.masks.keys().any(|file| file.split('/').nth(3) == Some(stem))
     }
 
     /// The images that a person put into the data set are there, without labels of others.
@@ -160,6 +196,9 @@ impl Sequence {
                 if text.lines().count() != lines {
                     return Err(format!("{file}: {text:?}, {other} has {lines} lines with what is proposed"));
                 }
+                continue;
+            }
+            if output == "set" && self.has_masks(stem_of(&file)) {
                 continue;
             }
             let ids = ids_of(&text, image.len(), format_of(&file), &self.run.classes).unwrap_or_default();

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::{
     CorrectedSet, FORMATS, NAMES, Page, Run, SavedImage, Sequence, Written, files_below, image_beside,
-    is_copy, labels, labels_of, stem_of,
+    is_copy, labels, labels_of, masks_below, stem_of,
 };
 use crate::label::disk::REFUSES_HARD_LINKS;
-use crate::label::folders::stopping;
+use crate::label::folders::{SIDE, stopping};
 use crate::label::store::files::aside_path;
 use crate::label::store::part_path;
 use crate::label::{Existing, ImageMode, LabelledInstance};
@@ -167,6 +167,55 @@ impl Sequence {
             self.saved.insert(stem, SavedImage { boxes, beside, classes });
         }
         Ok(())
+    }
+
+    /// Changes, removes or adds a mask.
+    pub(super) fn edit_masks(&mut self) {
+        let masks = masks_below(&self.place, "set/masks");
+        if masks.is_empty() {
+            return;
+        }
+        let mut file = masks[self.below(masks.len() as u64) as usize].clone();
+        let event = self.below(3);
+        self.next += 1;
+        if event == 0 {
+            let start = file.rsplit_once('-').map_or(&*file, |(start, _)| start);
+            file = format!("{start}-{}.png", 7 + self.next);
+        }
+        // One that was added is not taken back: before a run, nothing would be corrected.
+        if event == 1 && file.ends_with("-0.png") {
+            self.place.remove(&file);
+        } else {
+            let (left, top) = ((self.next % 40) as u32, 40 + (self.next / 40 % 20) as u32);
+            let pixel =
+                |x, y| image::Luma([if (left..left + 20).contains(&x) && y > top { 255u8 } else { 0 }]);
+            image::GrayImage::from_fn(SIDE, SIDE, pixel).save(self.place.path(&file)).expect("it can");
+        }
+        self.log.push(format!("{file} is a mask of the person: {event}"));
+        let bytes = std::fs::read(self.place.path(&file)).ok();
+        if self.masks.insert(file.clone(), bytes.clone()) != Some(bytes) {
+            // Of the label files that were corrected before the annotations, none counts before the masks now.
+            let stem = file.split('/').nth(3).unwrap_or_default().to_owned();
+            let was_saved = self.saved.remove(&stem).is_some();
+            let is_corrected = labels_of(&stem).iter().any(|label| self.person.contains_key(label));
+            if self.edited.contains_key(&stem) || was_saved && is_corrected {
+                self.contradicted.insert(stem);
+            }
+        }
+        // Those beside it stay as well, unless a run was stopped while it wrote them.
+        let folder = file.rsplit_once('/').map_or(&*file, |(folder, _)| folder).to_owned();
+        let files = std::fs::read_dir(self.place.path(&folder)).expect("it is there").flatten();
+        if !files.into_iter().any(|file| file.file_name().to_string_lossy().starts_with('.')) {
+            self.remember_masks(&folder);
+        }
+    }
+
+    /// Notes the masks in a folder, from which on none of them changes.
+    pub(super) fn remember_masks(&mut self, folder: &str) {
+        for file in masks_below(&self.place, folder) {
+            let bytes = std::fs::read(self.place.path(&file)).ok();
+            self.masks.insert(file, bytes);
+        }
     }
 
     /// Adds an image or replaces one, in place or by renaming; it may be one that cannot be read.
@@ -360,6 +409,7 @@ impl Sequence {
                 let summary = self.place.label(&run).map_err(|e| e.to_string())?;
                 self.person.clear();
                 self.saved.clear();
+                self.masks.clear();
                 self.edited.clear();
                 self.contradicted.clear();
                 self.handled.clear();

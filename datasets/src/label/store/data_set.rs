@@ -7,7 +7,7 @@ use ocelli::{Error, ErrorKind, Result, classes::ClassMap};
 use serde_json::Value;
 
 use crate::label::source::content_of;
-use crate::label::store::journal::source_hash;
+use crate::label::store::journal::{classes_at, source_hash};
 use crate::label::store::layout::{PROPOSALS, is_dropped, meaning_of};
 use crate::label::store::{
     COCO_FILE, ClassHashes, Contents, Entry, Event, Journal, OutputFolder, Owner, Placer, SavedLabels, State,
@@ -75,6 +75,13 @@ impl DataSet {
         let path = journal_path(&folder.root);
         let before = state.contents.clone().filter(|_| !restart);
         let hashes = ClassHashes::new(classes.names());
+        let classes_before = classes_at(&path).map(|classes| ClassHashes::new(classes.names()).all);
+        let formats_before = state.contents.as_ref().map(|contents| &contents.options.formats);
+        let is_continued = formats_before == Some(&options.formats) && classes_before == Some(hashes.all);
+        if restart || existing.discard_corrections || !is_continued {
+            // Before anything is removed, or classes mean something else.
+            state.see_all_masks(&whole, classes_before.unwrap_or(hashes.all))?;
+        }
         if !existing.discard_corrections {
             let way_out = if merges {
                 "name another output folder"

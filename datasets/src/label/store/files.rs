@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use crate::label::hash::{hash_of_bytes, hash_on_disk};
 use crate::label::store::state::{Event, FileEntry, Staged, State};
 use crate::label::store::{ClassHashes, Meaning, WHOLE_FILES};
-use crate::label::{DataSetOptions, disk};
+use crate::label::{DataSetOptions, Format, disk};
 use ocelli::{Error, Result};
 
 /// Files that wait for their rename, to sync the record once for all of them.
@@ -27,7 +27,7 @@ const FILES_PER_COMMIT: usize = 32;
 const TIME_PER_COMMIT: Duration = Duration::from_secs(2);
 /// In place of the hash of a file that a person changed or saved: no file has it.
 const SAVED: &str = "saved by a person";
-/// The start of the same for a file that was corrected in a shard.
+/// The start of the same for a file that was corrected in a shard, or is the person's with others of its image.
 const MERGED: &str = "merged: ";
 /// Temporary files are named `.ocelli-*.part`.
 const PART: (&str, &str) = (".ocelli-", ".part");
@@ -180,12 +180,32 @@ impl State {
         Ok(owner)
     }
 
+    /// The same for files that are the person's together: from the first one on that a person changed or added. The others are
+    /// as they were written, which is no correction of them. Returns whether they are the person's.
+    pub fn see_together(&mut self, files: &[String], meaning: Meaning) -> Result<bool> {
+        let owners = files.iter().map(|file| self.see(file)).collect::<Result<Vec<_>>>()?;
+        let are_persons = owners.contains(&Owner::Person);
+        for (file, owner) in files.iter().zip(owners).filter(|_| are_persons) {
+            let known = self.recorded_meaning(file).unwrap_or(meaning);
+            if owner == Owner::Ours {
+                self.note(file, Some(merged(self.on_disk(file)?.as_deref())), known);
+            } else if !self.is_recorded(file) {
+                self.note(file, Some(SAVED.into()), meaning);
+            }
+        }
+        Ok(are_persons)
+    }
+
     /// The recorded files of these that are there and have this owner.
     pub fn existing_of(&self, owner: Owner, is_meant: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         let mut found = Vec::new();
         for file in self.files.keys().filter(|file| is_meant(file)) {
             let on_disk = self.on_disk(file)?;
-            if on_disk.is_some() && self.owner_of(file, on_disk.as_deref()) == owner {
+            // A mask that was removed is a correction in its folder.
+            let is_mask = self.files[file].meaning.format == Some(Format::Masks);
+            let is_there =
+                on_disk.is_some() || is_mask && self.root.join(file).parent().is_some_and(Path::is_dir);
+            if is_there && self.owner_of(file, on_disk.as_deref()) == owner {
                 found.push(file.clone());
             }
         }
@@ -223,7 +243,7 @@ impl State {
         self.commit()
     }
 
-    /// `true` if a file is as it was merged from a shard.
+    /// `true` if a file of the person is as it was merged from a shard, or written.
     pub fn is_merged(&self, file: &str) -> Result<bool> {
         Ok(self.is_recorded_as(file, &merged(self.on_disk(file)?.as_deref())))
     }
@@ -297,9 +317,6 @@ impl State {
         }
         let entry = FileEntry { file: file.into(), hash: Some(hash), before: on_disk, meaning };
         self.staged.push(Staged { entry, part: Some(part) });
-        if self.staged.len() >= FILES_PER_COMMIT || self.committed.elapsed() >= TIME_PER_COMMIT {
-            self.commit()?;
-        }
         Ok(Owner::Ours)
     }
 
@@ -319,6 +336,12 @@ impl State {
             self.staged.push(Staged { entry, part: None });
         }
         Ok(owner)
+    }
+
+    /// Commits if many files wait, or some of them for long: those of one image together.
+    pub fn commit_if_due(&mut self) -> Result<()> {
+        let is_due = self.staged.len() >= FILES_PER_COMMIT || self.committed.elapsed() >= TIME_PER_COMMIT;
+        if is_due { self.commit() } else { Ok(()) }
     }
 
     /// Syncs the record and renames the files that wait for it.

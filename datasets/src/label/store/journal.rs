@@ -265,6 +265,11 @@ pub(crate) fn is_growing(path: &Path, classes: usize) -> bool {
     first_line(path).is_some_and(|header| header.grown || class_count(&header.settings) != Some(classes))
 }
 
+/// The classes of a journal, if it can be read.
+pub(crate) fn classes_at(path: &Path) -> Option<ClassMap> {
+    classes_of(&first_line(path)?.settings)
+}
+
 /// The first line of a journal, if it can be read.
 fn first_line(path: &Path) -> Option<Header> {
     let header = Log::open_to_read(path, &KIND).ok()?.header::<Header>().ok()?;

@@ -10,8 +10,8 @@ use crate::label::store::journal::difference;
 use crate::label::store::layout::masks_folder;
 use crate::label::store::placer::hash_of_label;
 use crate::label::store::{
-    Contents, DataSet, Entry, Event, Existing, Journal, Opening, OutputFolder, Owner, Placer, SavedLabels,
-    State, Summary, classes_of, journal_path, label_files,
+    Contents, DataSet, Entry, Event, Existing, Journal, Meaning, Opening, OutputFolder, Owner, Placer,
+    SavedLabels, State, Summary, classes_of, journal_path, label_files,
 };
 use crate::label::{CheckCancelled, Format, ImageFile, ImageSet, Record, disk};
 use ocelli::{Error, Result};
@@ -56,7 +56,7 @@ impl Part {
     /// `true` if a person corrected the labels of an image in it.
     fn has_corrections(&self, name: &str) -> Result<bool> {
         let (both, state) = ([false, true].into_iter(), &self.placer.state);
-        let files = both.flat_map(|split| label_files(&self.contents.options, name, split));
+        let files = both.flat_map(|split| self.placer.files_with_labels(name, split));
         Ok(state.saved.contains_key(name) || state.has_persons(files.map(|(file, _)| file))?)
     }
 
@@ -299,17 +299,27 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
     for validation in [false, true] {
         let labels = label_files(&part.contents.options, name, validation);
         let [from, to] = [name_there, name].map(|name| masks_folder(name, validation));
-        let files_there = part.placer.files_with_labels(name_there, validation);
-        for (at, (there, format)) in files_there.into_iter().enumerate() {
+        let mut has_masks = false;
+        for (at, (there, format)) in
+            part.placer.files_with_labels(name_there, validation).into_iter().enumerate()
+        {
             // The masks follow the label files.
             let file = labels.get(at).map_or_else(|| there.replacen(&from, &to, 1), |(file, _)| file.clone());
             let is_corrected = part.placer.state.owner(&there)? == Owner::Person;
             if is_corrected {
                 // VOC has no folders for the splits.
                 split = split.or((format != Format::Voc).then_some(validation));
+                has_masks |= format == Format::Masks;
             }
             files.insert(file, (there, format, is_corrected));
         }
+        // They are one label file: those that the shard does not have are not to be here.
+        for file in placer.state.masks_in(&to) {
+            let there = file.replacen(&to, &from, 1);
+            files.entry(file).or_insert((there, Format::Masks, false));
+        }
+        let masks = files.iter_mut().filter(|(file, _)| has_masks && file.starts_with(&to));
+        masks.for_each(|(_, (.., is_corrected))| *is_corrected = true);
     }
     for (file, (_, format, _)) in files.iter().filter(|(_, (.., is_corrected))| !is_corrected) {
         // The correction that was merged earlier was undone.
@@ -324,9 +334,25 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
     if let Some(validation) = split {
         placer.prefer(name, validation);
     }
+    // Beside masks that are a person's, no others are written.
+    let others = files.extract_if(.., |_, (_, format, _)| *format != Format::Masks).collect();
+    merge_files(placer, part, name, files)?;
     // What was found comes first, so that its hash is on record and what follows counts as a correction.
     placer.place_labels(&record)?;
     placer.state.commit()?;
+    merge_files(placer, part, name, others)
+}
+
+/// Gives files of an image, each with the one in the shard, the content that a person gave them there. One that was corrected in the
+/// joined data set stays, and all masks with one of them.
+fn merge_files(
+    placer: &mut Placer,
+    part: &Part,
+    name: &str,
+    files: BTreeMap<String, (String, Format, bool)>,
+) -> Result<()> {
+    let mut merged = Vec::new();
+    let mut has_own_masks = false;
     for (file, (there, format, _)) in files {
         let (from, to) = (part.folder.root.join(&there), placer.state.root.join(&file));
         let read =
@@ -339,6 +365,7 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
         if !is_merged && corrected != before && placer.state.owner(&file)? == Owner::Person {
             let (from, to) = (from.display(), to.display());
             tracing::warn!("{to}: it was corrected, too; the correction {from} is not merged");
+            has_own_masks |= format == Format::Masks;
             continue;
         }
         if placer.state.saved.get(name).is_some_and(|saved| !saved.is_merged) {
@@ -350,8 +377,20 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
         }
         // The correction has the classes that it was made with.
         let meaning = part.placer.state.recorded_meaning(&there).unwrap_or(placer.meaning(Some(format)));
+        merged.push((file, from, to, meaning, corrected));
+    }
+    let is_mask = |meaning: Meaning| meaning.format == Some(Format::Masks);
+    merged.retain(|(.., meaning, _)| !(has_own_masks && is_mask(*meaning)));
+    for (file, from, to, meaning, corrected) in merged {
         placer.create_folder_of(&to)?;
         placer.state.merge(&file, meaning, corrected.as_deref())?;
+        // Without its folder, a mask is missing and not removed.
+        if let (Some(there), Some(here)) = (from.parent(), to.parent())
+            && is_mask(meaning)
+            && !there.is_dir()
+        {
+            disk::remove_empty_folders(here);
+        }
     }
     Ok(())
 }

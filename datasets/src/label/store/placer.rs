@@ -5,6 +5,7 @@ mod corrected;
 mod dropped;
 mod image_names;
 mod images;
+mod masks;
 mod proposals;
 
 use std::collections::{HashMap, HashSet};
@@ -35,7 +36,8 @@ struct Bound {
     validation: bool,
     /// Its files were written from what was found in this run.
     is_placed: bool,
-    /// The label files that a person corrected, the later ones first. Tables and other files follow the first that can be read.
+    /// The label files that a person corrected, and the folder of masks, the later ones first. Tables and other files follow the first
+    /// that can be read.
     corrected: Vec<(String, Format)>,
     /// The number of those that were corrected after COCO's files.
     later: usize,
@@ -138,13 +140,12 @@ impl Placer {
         })
     }
 
-    /// The label files of an image with their formats, and the masks on record.
+    /// The label files of an image with their formats, and the masks on record or added.
     pub fn files_with_labels(&self, name: &str, validation: bool) -> Vec<(String, Format)> {
         let mut labels = label_files(&self.options, name, validation);
         if self.options.has(Format::Masks) {
-            let folder = masks_folder(name, validation);
-            let masks = (0..self.file_names.len()).flat_map(|class| self.masks_of(&folder, class, 0));
-            labels.extend(masks.map(|file| (file, Format::Masks)));
+            let masks = self.state.masks_in(&masks_folder(name, validation));
+            labels.extend(masks.into_iter().map(|file| (file, Format::Masks)));
         }
         labels
     }
@@ -162,15 +163,17 @@ impl Placer {
                 .iter()
                 .any(|other| label == other || !hash.is_empty() && hash == hash_of_label(other))
         };
-        let (mut later, mut older) = (Vec::new(), Vec::new());
-        for (file, format) in self.files_with_labels(name, validation) {
+        let mut all = Vec::new();
+        for (file, format) in label_files(&self.options, name, validation) {
             if self.state.see(&file)? == Owner::Person {
                 let label = format!("{file} {}", self.state.on_disk(&file)?.unwrap_or_default());
                 let is_merged = self.state.is_merged(&file)?;
-                let list = if is_older(&label) { &mut older } else { &mut later };
-                list.push((Correction { label, is_merged }, (file, format)));
+                all.push((Correction { label, is_merged }, (file, format)));
             }
         }
+        let masks = self.corrected_masks(name, validation)?;
+        all.extend(masks.map(|masks| (masks, (masks_folder(name, validation), Format::Masks))));
+        let (later, older): (Vec<_>, Vec<_>) = all.into_iter().partition(|(one, _)| !is_older(&one.label));
         let count = later.len();
         let is_again = |(_, (file, _)): &(Correction, (String, Format))| {
             older_labels.iter().any(|other| other.rsplit_once(' ').is_some_and(|(other, _)| other == file))
@@ -268,7 +271,11 @@ impl Placer {
             let owner = self.state.place_bytes(&file, self.meaning(Some(format)), text.as_bytes())?;
             self.propose(record, &file, format, owner == Owner::Person)?;
         }
-        if self.options.has(Format::Masks) { self.place_masks(shown, validation) } else { Ok(()) }
+        let has_masks = self.bound[&record.name].corrected.iter().any(|(_, format)| *format == Format::Masks);
+        if self.options.has(Format::Masks) && !has_masks {
+            self.place_masks(shown, validation)?;
+        }
+        self.state.commit_if_due()
     }
 
     /// The text of a label file.

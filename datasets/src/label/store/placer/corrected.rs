@@ -6,16 +6,20 @@ use ocelli::{BoundingBox, Mask};
 use super::Placer;
 use crate::label::formats::changed::changed;
 use crate::label::formats::coco::mark_of;
+use crate::label::formats::mask_files::mask_text;
 use crate::label::formats::yolo_line::{Line, MATCH, is_same as is_same_box};
 use crate::label::formats::{voc, yolo};
 use crate::label::store::COCO_FILE;
 use crate::label::{Format, Instance, LabelledInstance, Record, disk};
 
+/// Masks are the same above this IoU: polygons trace outlines in their own ways.
+const SAME_MASK: f64 = 0.98;
+
 /// The record of an image with the labels that a person made of it: those in the first label file that was corrected, of YOLO's or
-/// VOC's, or those saved for COCO's files, whichever was later. Instances that are as they were found, or saved, keep score and mask;
-/// what a person wrote is certain, and has the mask of what was there, moved with its box, unless polygons were corrected as well.
-/// Classes that were added since are as they were found. What cannot be read, and a file with other labels than these, changes nothing
-/// and is added to `unclear`.
+/// VOC's, or in the masks, or those saved for COCO's files, whichever was later. Instances that are as they were found, or saved, keep
+/// score and mask; what a person wrote is certain, and has the mask of what was there, moved with its box, unless polygons or masks
+/// were corrected as well. Classes that were added since are as they were found. What cannot be read, and a file with other labels or
+/// masks than these, changes nothing and is added to `unclear`.
 pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<String>) -> Record {
     let is_saved = placer.state.saved.contains_key(&record.name);
     let mut record = placer.state.with_saved(record, &placer.classes);
@@ -27,7 +31,9 @@ pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<St
             record.instances[at].mask = changed(&record, &own, true).mask;
         }
     }
-    let mut followed = None;
+    let mut followed: Option<Record> = None;
+    // Whether a file that counts has masks of its own, and the lines of polygons.
+    let (mut has_masks, mut polygons) = (false, Vec::new());
     let (corrected, later) =
         placer.bound.get(&record.name).map_or((&[][..], 0), |bound| (&bound.corrected, bound.later));
     for (number, (file, format)) in corrected.iter().enumerate() {
@@ -36,28 +42,38 @@ pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<St
         }
         let (lines, unread) = lines_of(placer, file, *format, &record);
         unclear.extend(unread.into_iter().map(|why| format!("{file}{why}")));
-        let texts = || texts(placer, &record, *format);
-        let Some(own) = lines.map(|lines| with_lines(placer, &record, &lines, file, texts())) else {
-            continue;
-        };
+        let Some(lines) = lines else { continue };
+        let own = with_lines(placer, &record, &lines, file, texts(placer, &record, *format));
+        let is_of_masks = matches!(format, Format::YoloSeg | Format::Masks);
+        if *format == Format::YoloSeg {
+            polygons = lines.into_iter().map(|line| line.text).collect();
+        }
         match &mut followed {
-            None => followed = Some(own),
+            None => {
+                followed = Some(own);
+                has_masks = is_of_masks;
+            }
             Some(there) if !is_same(&there.instances, &own.instances) => {
                 unclear.push(format!("{file}: other labels than those corrected elsewhere, which count"));
             }
-            Some(there) if *format == Format::YoloSeg && number < later => {
-                for one in &mut there.instances {
-                    let iou = |twin: &Instance| BoundingBox::from(one.bbox).iou(&twin.bbox.into());
-                    let twins = own.instances.iter().filter(|twin| is_twin(one, twin));
-                    let twin = twins.max_by(|a, b| iou(a).total_cmp(&iou(b)));
-                    one.mask = twin.and_then(|twin| twin.mask.clone());
+            Some(there) if is_of_masks => {
+                let is_later = number < later;
+                let written = if has_masks { texts(placer, &own, Format::YoloSeg) } else { Vec::new() };
+                let counts = |at: usize| is_later && (!has_masks || polygons.contains(&written[at]));
+                if !take_masks(there, &own, counts) {
+                    unclear.push(format!("{file}: other masks than those corrected elsewhere, which count"));
                 }
+                has_masks |= is_later;
             }
             Some(_) => {}
         }
     }
     let are_again = placer.bound.get(&record.name).is_some_and(|bound| bound.are_again);
-    if followed.as_ref().is_some_and(|there| are_again && !is_same(&there.instances, &record.instances)) {
+    let says_other = |there: &Record| {
+        let are_same = is_same(&there.instances, &record.instances);
+        !are_same || has_masks && !take_masks(&mut there.clone(), &record, |_| false)
+    };
+    if are_again && followed.as_ref().is_some_and(says_other) {
         unclear.push(format!(
             "{COCO_FILE}, {}: other labels than those corrected later, which count",
             record.name
@@ -74,6 +90,10 @@ fn lines_of(
     format: Format,
     record: &Record,
 ) -> (Option<Vec<Line>>, Vec<String>) {
+    if format == Format::Masks {
+        let lines = placer.mask_lines(file, record);
+        return lines.map_or_else(|why| (None, vec![why]), |lines| (Some(lines), Vec::new()));
+    }
     let size = (record.width, record.height);
     let bytes = match disk::if_there(std::fs::read(placer.state.root.join(file))) {
         Ok(Some(bytes)) => bytes,
@@ -83,7 +103,6 @@ fn lines_of(
     };
     let text = String::from_utf8_lossy(&bytes);
     match format {
-        Format::Masks => (None, vec![": masks that were corrected are not read".into()]),
         Format::Voc => match voc::objects(&text, &placer.names, size) {
             Ok(lines) => (Some(lines), Vec::new()),
             Err(why) => (None, vec![format!(": {why}")]),
@@ -102,6 +121,7 @@ pub(super) fn texts(placer: &Placer, record: &Record, format: Format) -> Vec<Str
     let text = |one: &Instance| match format {
         Format::Coco => mark_of(record, one, placer.options.polygons),
         Format::Voc => voc::line(one, size).text,
+        Format::Masks => record.mask(one).map_or_else(String::new, |mask| mask_text(one.class, &mask)),
         _ => {
             let alone =
                 Record { width: size.0, height: size.1, instances: vec![one.clone()], ..Record::default() };
@@ -170,6 +190,29 @@ fn is_twin(one: &Instance, other: &Instance) -> bool {
     let [a, b] = [one, other].map(|one| BoundingBox::from(one.bbox));
     let common = a.intersection(&b).map_or(0.0, |common| common.area());
     one.class == other.class && (common > MATCH * a.area().min(b.area()) || is_same_box(&a, &b))
+}
+
+fn has_mask(record: &Record, one: &Instance, mask: &Mask) -> bool {
+    record.mask(one).is_some_and(|own| own.iou(mask).is_ok_and(|iou| iou > SAME_MASK))
+}
+
+/// Gives instances the masks of another file, in which they mean the same, where `counts` says so of its instance. Returns whether the
+/// other masks are the same.
+fn take_masks(there: &mut Record, own: &Record, counts: impl Fn(usize) -> bool) -> bool {
+    let mut are_same = true;
+    for at in 0..there.instances.len() {
+        let one = &there.instances[at];
+        let iou = |twin: &Instance| BoundingBox::from(one.bbox).iou(&twin.bbox.into());
+        let twins = own.instances.iter().enumerate().filter(|(_, twin)| is_twin(one, twin));
+        let twin = twins.max_by(|(_, a), (_, b)| iou(a).total_cmp(&iou(b)));
+        match twin {
+            Some((number, twin)) if !counts(number) => {
+                are_same &= own.mask(twin).is_none_or(|mask| has_mask(there, one, &mask));
+            }
+            twin => there.instances[at].mask = twin.and_then(|(_, twin)| twin.mask.clone()),
+        }
+    }
+    are_same
 }
 
 /// The lines of a file with classes of the data set, and what is wrong with the others.

@@ -42,7 +42,9 @@ impl Placer {
             }
         }
         if !removed.is_empty() {
-            for folder in ["labels", "images", "segments", "voc", "masks", "added"] {
+            // An empty folder of masks says that there are no instances.
+            let masks = (!options.has(Format::Masks)).then_some("masks");
+            for folder in ["labels", "images", "segments", "voc", "added"].into_iter().chain(masks) {
                 disk::remove_empty_folders(&self.state.root.join(folder));
             }
             self.folders.clear();

@@ -50,7 +50,11 @@ impl Placer {
     }
 
     /// The first of the classes that a person who corrected a file has seen neither in it nor in what was proposed for it.
+    /// Of a folder of masks, the person has seen what all of them were written with.
     pub(super) fn unseen(&self, file: &str) -> Option<usize> {
+        if file.ends_with('/') {
+            return self.state.masks_in(file).iter().filter_map(|file| self.unseen(file)).min();
+        }
         let handled = format!("{HANDLED}{file}");
         let is_handled = |meaning: Meaning| meaning.classes == self.classes.all;
         let is_done = self.state.recorded_meaning(&handled).is_some_and(is_handled);

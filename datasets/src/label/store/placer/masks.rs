@@ -1,0 +1,106 @@
+//! The masks of an image: the folder of its PNGs is one label file.
+//!
+//! From the first mask on that a person changed, removed or added, all of them are the person's, and nothing is written to the
+//! folder or removed from it: the number in a name would mean another instance. What a mask is about is known by its pixels.
+
+use std::collections::BTreeSet;
+
+use ocelli::Result;
+
+use super::corrected::texts;
+use super::{Correction, Placer};
+use crate::label::formats::mask_files::{class_of, decoded, mask_text};
+use crate::label::formats::yolo_line::Line;
+use crate::label::hash::hash_of_bytes;
+use crate::label::store::files::aside_path;
+use crate::label::store::layout::masks_folder;
+use crate::label::store::{Meaning, State, part_path};
+use crate::label::{Format, ImageSet, Record, disk};
+
+impl State {
+    /// The masks in a folder, by path: those on record, there or not, and those that a person added.
+    pub fn masks_in(&self, folder: &str) -> BTreeSet<String> {
+        let known = self.files.range(folder.to_owned()..).map(|(file, _)| file);
+        let known = known.take_while(|file| file.starts_with(folder));
+        let known =
+            known.filter(|file| !file[folder.len()..].contains('/') && self.is_recorded(file)).cloned();
+        let there = std::fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
+        let there = there.filter_map(|entry| entry.file_name().into_string().ok());
+        let there = there.filter(|name| class_of(name).is_some()).map(|name| format!("{folder}{name}"));
+        known.chain(there).collect()
+    }
+
+    /// Makes all masks of an image the person's if one of them is. Those that were added are on record with this meaning from now on.
+    pub fn see_masks(&mut self, name: &str, validation: bool, meaning: Meaning) -> Result<bool> {
+        let files: Vec<String> = self.masks_in(&masks_folder(name, validation)).into_iter().collect();
+        self.see_together(&files, meaning)
+    }
+
+    /// The same for the masks of these images and all that are known.
+    pub fn see_all_masks(&mut self, images: &ImageSet, classes: u64) -> Result<()> {
+        let named = images.files().iter().map(|file| file.name.clone());
+        let names: BTreeSet<String> = self.images.keys().cloned().chain(named).collect();
+        let meaning = Meaning { format: Some(Format::Masks), classes };
+        for name in names {
+            for validation in [false, true] {
+                self.see_masks(&name, validation, meaning)?;
+            }
+        }
+        self.commit()
+    }
+}
+
+impl Placer {
+    /// The correction of an image's masks, whatever the name of the image is.
+    pub(super) fn corrected_masks(&mut self, name: &str, validation: bool) -> Result<Option<Correction>> {
+        let meaning = self.meaning(Some(Format::Masks));
+        if !self.options.has(Format::Masks) || !self.state.see_masks(name, validation, meaning)? {
+            return Ok(None);
+        }
+        let folder = masks_folder(name, validation);
+        // No other file has this hash.
+        let (mut content, mut is_merged) = (String::from("masks\n"), true);
+        for file in self.state.masks_in(&folder) {
+            is_merged &= self.state.is_merged(&file)?;
+            let hash = self.state.on_disk(&file)?;
+            content.extend(hash.map(|hash| format!("{} {hash}\n", &file[folder.len()..])));
+        }
+        Ok(Some(Correction { label: format!("{folder} {}", hash_of_bytes(content)), is_merged }))
+    }
+
+    /// The masks in the folder of an image, in the order of the record's instances.
+    ///
+    /// # Errors
+    /// What follows the name of the folder in a message: why no file can follow it.
+    pub(super) fn mask_lines(&self, folder: &str, record: &Record) -> Result<Vec<Line>, String> {
+        if !self.state.root.join(folder).is_dir() {
+            return Err(": it was removed".into());
+        }
+        let found = texts(self, record, Format::Masks);
+        let mut lines = Vec::new();
+        for file in self.state.masks_in(folder) {
+            let name = &file[folder.len()..];
+            let path = self.state.root.join(&file);
+            if part_path(&path).exists() || aside_path(&path).exists() {
+                return Err(": a run was stopped while it wrote to it; run it again".into());
+            }
+            let read = disk::if_there(std::fs::read(path));
+            let Some(bytes) = read.map_err(|e| format!("{name}: {e}"))? else { continue };
+            let class = class_of(name).and_then(|class| self.file_names.iter().position(|own| own == class));
+            let class = class.ok_or_else(|| format!("{name}: no class of the data set has this name"))?;
+            let mask =
+                decoded(&bytes, (record.width, record.height)).map_err(|why| format!("{name}: {why}"))?;
+            let text = mask_text(class, &mask);
+            let at = found.iter().position(|found| *found == text);
+            // Without pixels, there is no instance, unless it was found so.
+            if at.is_some() || mask.area() > 0 {
+                let bbox = mask.bounding_box().unwrap_or_default();
+                let line =
+                    Line { text, class, bbox, polygon: None, mask: Some(mask), score: None, track: None };
+                lines.push((at.unwrap_or(usize::MAX), line));
+            }
+        }
+        lines.sort_by_key(|(at, _)| *at);
+        Ok(lines.into_iter().map(|(_, line)| line).collect())
+    }
+}
