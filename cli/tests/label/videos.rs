@@ -169,6 +169,85 @@ fn check_youtube_vis(vis: &Value, coco: &Value) {
 }
 
 #[test]
+fn what_a_person_makes_of_the_objects_of_a_video_reaches_every_file() {
+    let place = Place::new();
+    frames(&place, "drive", "480x360", 17);
+    let run =
+        arguments("drive", "set", &["--format", "yolo,coco,youtube-vis", "--every", "8", "--val-share", "0"]);
+    place.succeed(OCELLI, &run);
+    let mut vis = place.json("set/youtube_vis.json");
+    let before = by_frame(&place.json("set/annotations.json"));
+    let lasts = |object: &Value| list(object, "segmentations")[..2].iter().all(|outline| !outline.is_null());
+    let places: Vec<usize> =
+        (0..).zip(list(&vis, "annotations")).filter(|(_, object)| lasts(object)).map(|(at, _)| at).collect();
+    let [first, second, third, ..] = places[..] else { panic!("too few objects are in two images: {vis}") };
+    let tracks = [first, second, third].map(|at| vis["annotations"][at]["track_id"].clone());
+    // One is of another class, one is not in the second image, and one gets the outline of another there.
+    let objects = &mut vis["annotations"];
+    let class = 3 - objects[first]["category_id"].as_u64().expect("an id");
+    objects[first]["category_id"] = json!(class);
+    objects[second]["segmentations"][1] = Value::Null;
+    for key in ["segmentations", "bboxes"] {
+        objects[third][key][1] = objects[first][key][0].clone();
+    }
+    let outline = objects[third]["segmentations"][1].clone();
+    // A new one, in two images.
+    let mut new = objects[second].clone();
+    for key in ["segmentations", "bboxes", "areas"] {
+        new[key] = json!([objects[first][key][2], objects[first][key][1], null]);
+    }
+    new["track_id"] = Value::Null;
+    objects.as_array_mut().expect("a list").push(new);
+    let write =
+        |vis: &Value| place.write("set/youtube_vis.json", serde_json::to_vec(vis).expect("plain data"));
+    write(&vis);
+    let written = place.read("set/annotations.json");
+    let said = place.run(OCELLI, &run);
+    let why = "expected a track_id; give a new object a number that no other one has";
+    assert!(said.stderr.contains("youtube_vis.json") && said.stderr.contains(why), "{said:?}");
+    assert_eq!(said.status, Some(1));
+    assert_eq!(place.read("set/annotations.json"), written);
+    let last = list(&vis, "annotations").len() - 1;
+    vis["annotations"][last]["track_id"] = json!(1000);
+    write(&vis);
+    let mut sets = Vec::new();
+    for _ in 0..2 {
+        let ran = place.succeed(OCELLI, &run);
+        let now = by_frame(&place.json("set/annotations.json"));
+        let of = |index: u64, track: &Value| {
+            now[&index].iter().find(|one| one["track_id"] == *track).cloned().unwrap_or_default()
+        };
+        let were = |index: u64, track: &Value| {
+            before[&index].iter().find(|one| one["track_id"] == *track).cloned().unwrap_or_default()
+        };
+        for index in [0, 8, 16] {
+            assert_eq!(of(index, &tracks[0])["category_id"], class, "{ran:?}");
+            assert_eq!(of(index, &tracks[0])["segmentation"], were(index, &tracks[0])["segmentation"]);
+            for track in &tracks[1..] {
+                let same = ["bbox", "score", "segmentation", "category_id"]
+                    .map(|key| of(index, track)[key] == were(index, track)[key]);
+                assert_eq!(same.into_iter().all(|same| same), index != 8, "{index} {track} {now:?}");
+            }
+            assert_eq!(of(index, &json!(1000)).is_null(), index == 16, "{now:?}");
+            for one in before[&index].iter().filter(|one| !tracks.contains(&one["track_id"])) {
+                let there = of(index, &one["track_id"]);
+                assert_eq!(
+                    ["bbox", "score", "segmentation"].map(|key| &there[key]),
+                    ["bbox", "score", "segmentation"].map(|key| &one[key])
+                );
+            }
+            let label = place.read(&format!("set/labels/train/drive_{index:06}.txt"));
+            assert_eq!(String::from_utf8_lossy(&label).lines().count(), now[&index].len());
+        }
+        assert!(of(8, &tracks[1]).is_null());
+        assert_eq!(of(8, &tracks[2])["segmentation"], outline);
+        check_youtube_vis(&place.json("set/youtube_vis.json"), &place.json("set/annotations.json"));
+        sets.push(["annotations.json", "youtube_vis.json"].map(|file| place.read(&format!("set/{file}"))));
+    }
+    assert_eq!(sets[0], sets[1]);
+}
+
+#[test]
 #[cfg(unix)]
 fn a_stopped_run_goes_on_with_the_same_tracks() {
     let place = Place::new();

@@ -31,7 +31,7 @@ pub use folder::data_set_around;
 pub(in crate::label) use folder::{Contents, OutputFolder, STATE_FOLDER, journal_path};
 
 pub(in crate::label) use journal::{Entry, Journal, classes_of, is_growing};
-pub(in crate::label) use layout::{COCO_FILE, ClassHashes, Meaning, WHOLE_FILES, label_files};
+pub(in crate::label) use layout::{COCO_FILE, ClassHashes, Meaning, WHOLE_FILES, WholeFile, label_files};
 use log::{Kind, Log, Span};
 pub use merge::merge;
 use placer::Placer;

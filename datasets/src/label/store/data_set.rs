@@ -11,9 +11,9 @@ use crate::label::store::journal::{classes_at, source_hash};
 use crate::label::store::layout::{PROPOSALS, is_dropped, meaning_of};
 use crate::label::store::{
     COCO_FILE, ClassHashes, Contents, Entry, Event, Journal, OutputFolder, Owner, Placer, SavedLabels, State,
-    WHOLE_FILES, classes_of, journal_path, label_files,
+    WHOLE_FILES, WholeFile, classes_of, journal_path, label_files,
 };
-use crate::label::{DataSetOptions, Format, ImageFile, ImageSet, Record, Shard, identity};
+use crate::label::{DataSetOptions, ImageFile, ImageSet, Record, Shard, identity};
 use crate::table::some;
 
 /// The treatment of the data set that is in the output folder already.
@@ -75,13 +75,8 @@ impl DataSet {
         let path = journal_path(&folder.root);
         let before = state.contents.clone().filter(|_| !restart);
         let hashes = ClassHashes::new(classes.names());
-        let classes_before = classes_at(&path).map(|classes| ClassHashes::new(classes.names()).all);
-        let formats_before = state.contents.as_ref().map(|contents| &contents.options.formats);
-        let is_continued = formats_before == Some(&options.formats) && classes_before == Some(hashes.all);
-        if restart || existing.discard_corrections || !is_continued {
-            // Before anything is removed, or classes mean something else.
-            state.see_all_masks(&whole, classes_before.unwrap_or(hashes.all))?;
-        }
+        let is_new = restart || existing.discard_corrections;
+        see_masks(&mut state, is_new, &path, options, &hashes, &whole)?;
         if !existing.discard_corrections {
             let way_out = if merges {
                 "name another output folder"
@@ -214,6 +209,23 @@ impl DataSet {
     }
 }
 
+/// Notes whose the masks of all images are, before any are removed or classes mean something else.
+fn see_masks(
+    state: &mut State,
+    is_new: bool,
+    journal: &Path,
+    options: &DataSetOptions,
+    classes: &ClassHashes,
+    whole: &ImageSet,
+) -> Result<()> {
+    let before = classes_at(journal).map(|classes| ClassHashes::new(classes.names()).all);
+    let formats = state.contents.as_ref().map(|contents| &contents.options.formats);
+    if is_new || formats != Some(&options.formats) || before != Some(classes.all) {
+        state.see_all_masks(whole, before.unwrap_or(classes.all))?;
+    }
+    Ok(())
+}
+
 /// Replaces the journal by one with what is kept of the former one.
 fn restart_journal(
     path: &Path,
@@ -275,19 +287,19 @@ const NAMED: usize = 10;
 /// followed.
 fn check_conflicts(
     state: &State,
-    changed: &[(&str, Option<bool>)],
+    changed: &[WholeFile],
     classes: &ClassHashes,
     way_out: &str,
     options: &DataSetOptions,
 ) -> Result<()> {
     let is_followed =
-        |file: &str| options.has(Format::Coco) && changed.iter().any(|(other, _)| *other == file);
+        |file: &str| changed.iter().any(|(other, format, _)| *other == file && options.has(*format));
     let wanted = |file: &str| meaning_of(options, classes.all, file).filter(|_| !is_followed(file));
     let mut conflicts = state.conflicts(classes, wanted)?;
     let is_dropped = |file: &str| is_dropped(options, file) && !file.starts_with(PROPOSALS);
     conflicts.extend(state.existing_of(Owner::Person, is_dropped)?);
     let is_lost = |image: &&SavedLabels| {
-        !options.has(Format::Coco)
+        !WHOLE_FILES.iter().any(|(_, format, _)| options.has(*format))
             || (image.classes != classes.all && classes.earlier(image.classes).is_none())
     };
     let lost: Vec<_> = state.saved.values().filter(is_lost).map(|image| image.name.as_str()).collect();

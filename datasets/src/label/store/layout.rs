@@ -81,9 +81,10 @@ pub(crate) fn is_converted(name: &str) -> bool {
 
 /// The name of COCO's file.
 pub(crate) const COCO_FILE: &str = "annotations.json";
-/// The files that have the labels of all images or of one split, with their formats, and whether each has the images for
-/// validation; `None` has all.
-pub(crate) const WHOLE_FILES: [(&str, Format, Option<bool>); 4] = [
+/// A file with the labels of all images or of one split, its format, and whether it has the images for validation; `None` has all.
+pub(crate) type WholeFile = (&'static str, Format, Option<bool>);
+/// Those that are written.
+pub(crate) const WHOLE_FILES: [WholeFile; 4] = [
     (COCO_FILE, Format::Coco, None),
     ("annotations_train.json", Format::Coco, Some(false)),
     ("annotations_val.json", Format::Coco, Some(true)),

@@ -340,12 +340,8 @@ pub(super) fn place_whole_files(
             placer.state.remove_old_copies(file);
             continue;
         }
-        let write = |out: &mut dyn Write, placer: &Placer| match format {
-            Format::YoutubeVis => write_youtube_vis(out, &videos, placer.class_names(), |name| {
-                let record = corrected(journal, placer, name)?;
-                Ok(record.map(|record| (placer.coco_name(&record), record)))
-            }),
-            _ => write_coco(out, journal, set, &videos, placer, split),
+        let write = |out: &mut dyn Write, placer: &Placer| {
+            write_whole(out, journal, set, &videos, placer, (format, split))
         };
         files.push(place_whole(placer, file, format, write)?);
     }
@@ -367,10 +363,8 @@ fn place_whole(
     }
     let part = placer.state.write_part(file, |out| write(out, placer))?;
     let (hash, meaning) = (part.hash.clone(), placer.meaning(Some(format)));
-    let is_followed = format == Format::Coco && placer.state.is_recorded(file);
-    if format == Format::Coco {
-        placer.state.keep_copy(file, &part)?;
-    }
+    let is_followed = placer.state.is_recorded(file);
+    placer.state.keep_copy(file, &part)?;
     placer.state.place_part(file, meaning, part)?;
     placer.state.commit()?;
     if !placer.state.is_recorded_as(file, &hash) {
@@ -396,8 +390,12 @@ fn count(classes: &mut [ClassCount], record: &Record) {
     }
 }
 
-/// The annotations that would be written now for the images of a split, or all.
-pub(super) fn coco_file(journal: &Journal, placer: &Placer, split: Option<bool>) -> Result<Vec<u8>> {
+/// A file with the labels of all images, or of a split, as it would be written now.
+pub(super) fn whole_file(
+    journal: &Journal,
+    placer: &Placer,
+    kind: (Format, Option<bool>),
+) -> Result<Vec<u8>> {
     let is_there = |name: &&String| placer.state.images.get(*name).is_none_or(|known| !known.is_removed);
     let names = journal.entries.keys().filter(is_there).cloned();
     let set = ImageSet::from_named(
@@ -405,9 +403,27 @@ pub(super) fn coco_file(journal: &Journal, placer: &Placer, split: Option<bool>)
     );
     let mut bytes = Vec::new();
     let videos = Videos::of(journal.frames(&set))?;
-    write_coco(&mut bytes, journal, &set, &videos, placer, split)
+    write_whole(&mut bytes, journal, &set, &videos, placer, kind)
         .map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
     Ok(bytes)
+}
+
+/// Writes the labels of all images of a set, or of one split, in a format that has one file for them.
+fn write_whole(
+    out: &mut dyn Write,
+    journal: &Journal,
+    set: &ImageSet,
+    videos: &Videos,
+    placer: &Placer,
+    (format, split): (Format, Option<bool>),
+) -> io::Result<()> {
+    if format == Format::Coco {
+        return write_coco(out, journal, set, videos, placer, split);
+    }
+    write_youtube_vis(out, videos, placer.class_names(), |name| {
+        let record = corrected(journal, placer, name)?;
+        Ok(record.map(|record| (placer.coco_name(&record), record)))
+    })
 }
 
 /// Writes the annotations of all images of a set, or of one split, that were labelled. Ids are the same in all files.

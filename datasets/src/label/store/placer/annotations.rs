@@ -1,4 +1,4 @@
-//! What a person changed in COCO's files, by hand or in another program.
+//! What a person changed in COCO's files or that of YouTube-VIS, by hand or in another program.
 //!
 //! An image whose annotations are not those that were written gets them as labels that the person saved, as in the gallery, and the
 //! file is ours again. Programs order keys, number ids and write numbers and names of files in their own ways: what an annotation says
@@ -19,10 +19,11 @@ use crate::eval::annotations;
 use crate::label::formats::changed::changed;
 use crate::label::formats::coco::mark;
 use crate::label::formats::yolo_line::{Line, clipped, is_same};
+use crate::label::formats::youtube_vis::YOUTUBE_VIS_FILE;
 use crate::label::hash::hash_of_bytes;
 use crate::label::store::state::{Event, FileEntry, SavedLabels, State};
-use crate::label::store::write::coco_file;
-use crate::label::store::{Journal, Owner, WHOLE_FILES, classes_of, journal_path};
+use crate::label::store::write::whole_file;
+use crate::label::store::{Journal, Owner, WHOLE_FILES, WholeFile, classes_of, journal_path};
 use crate::label::{DataSetOptions, Format, ImageSet, Instance, LabelledInstance, Record};
 use crate::table::some;
 
@@ -41,13 +42,13 @@ struct Annotations {
 }
 
 impl State {
-    /// COCO's files that a person changed since they were written, with whether each has the images for validation alone.
-    pub fn changed_annotations(&self) -> Result<Vec<(&'static str, Option<bool>)>> {
+    /// The files of COCO's and of YouTube-VIS that a person changed since they were written.
+    pub fn changed_annotations(&self) -> Result<Vec<WholeFile>> {
         let mut changed = Vec::new();
-        for (file, format, split) in WHOLE_FILES {
-            let is_written = format == Format::Coco && self.is_recorded(file);
-            if is_written && self.root.join(file).is_file() && self.owner(file)? == Owner::Person {
-                changed.push((file, split));
+        for whole @ (file, ..) in WHOLE_FILES {
+            let is_there = self.is_recorded(file) && self.root.join(file).is_file();
+            if is_there && self.owner(file)? == Owner::Person {
+                changed.push(whole);
             }
         }
         Ok(changed)
@@ -77,11 +78,11 @@ impl State {
         journal.splits().for_each(|(name, validation)| placer.prefer(name, validation));
         let mut files: Vec<(FileEntry, Vec<u8>)> = Vec::new();
         let mut saved: BTreeMap<String, (SavedLabels, &str)> = BTreeMap::new();
-        for (file, split) in changed {
+        for whole @ (file, ..) in changed {
             let path = placer.state.root.join(file);
             let refuse = |why: String| refusal(&path, &why);
             let bytes = std::fs::read(&path).map_err(|e| Error::io("cannot read", &path, e))?;
-            for image in placer.changed_images(file, &bytes, split, &journal, &refuse)? {
+            for image in placer.changed_images(whole, &bytes, &journal, &refuse)? {
                 if let Some((there, other)) = saved.get(&image.name)
                     && !is_same_text(&placer, there, &image)
                 {
@@ -167,9 +168,8 @@ impl Placer {
     /// The images whose labels a person changed in a file, which has those of a split or all, as they are to be saved.
     fn changed_images(
         &mut self,
-        file: &str,
+        (file, format, split): WholeFile,
         bytes: &[u8],
-        split: Option<bool>,
         journal: &Journal,
         refuse: &dyn Fn(String) -> Error,
     ) -> Result<Vec<SavedLabels>> {
@@ -178,7 +178,7 @@ impl Placer {
         let copy = self.state.read_copy(file)?;
         let names = self.names_in_files(journal)?;
         // A version that kept no copy wrote what would be written now.
-        let copy = copy.map_or_else(|| coco_file(journal, self, split), Ok)?;
+        let copy = copy.map_or_else(|| whole_file(journal, self, (format, split)), Ok)?;
         let before = self.annotations(&copy, &path).map_err(refuse)?;
         let is_own =
             |(name, _): &(String, String)| split.is_none_or(|split| split == self.is_validation(name));
@@ -208,7 +208,7 @@ impl Placer {
             if !was_there && texts_of(&own) == sorted(texts(self, &record, Format::Coco)) {
                 continue;
             }
-            let changed = self.changed_image(image, record, &own, &former, (now.classes, seen));
+            let changed = self.changed_image(image, record, format, &own, &former, (now.classes, seen));
             let changed = changed.map_err(|why| refuse(format!("image {}: {why}", image.file_name)))?;
             saved.extend(changed.map(|changed| SavedLabels { older, ..changed }));
         }
@@ -237,7 +237,12 @@ impl Placer {
 
     /// Parses a file.
     fn annotations(&self, bytes: &[u8], path: &Path) -> Result<Annotations, String> {
-        let file = annotations::parse_file(bytes, path).map_err(|e| e.to_string())?;
+        let file = if path.ends_with(YOUTUBE_VIS_FILE) {
+            annotations::parse_videos(bytes, path)
+        } else {
+            annotations::parse_file(bytes, path)
+        };
+        let file = file.map_err(|e| e.to_string())?;
         if !file.is_whole() {
             return Err("expected images, annotations and categories".into());
         }
@@ -282,6 +287,7 @@ impl Placer {
         &self,
         image: &Image,
         mut now: Record,
+        format: Format,
         own: &[(Annotation, usize)],
         former: &[(Annotation, usize)],
         (classes, seen): (usize, usize),
@@ -296,8 +302,21 @@ impl Placer {
             let seen = all.iter().filter(|(_, class)| *class < classes);
             seen.map(|(one, class)| line(one, *class, size)).collect::<Result<Vec<Line>, String>>()
         };
-        let (mut lines, former) = (lines(own)?, lines(former)?);
-        let texts = texts(self, &now, Format::Coco);
+        let (mut lines, mut former) = (lines(own)?, lines(former)?);
+        let texts = texts(self, &now, format);
+        if format == Format::YoutubeVis {
+            // An object has one class and one score for all images.
+            for before in &mut former {
+                let is_it = |one: &Instance| {
+                    one.track == before.track
+                        && (one.track.is_some() || one.class == before.class)
+                        && now.mask(one) == before.mask
+                };
+                if let Some(at) = now.instances.iter().position(is_it) {
+                    before.text.clone_from(&texts[at]);
+                }
+            }
+        }
         if is_as_written(&mut lines, former, &now, &texts) {
             return Ok(None);
         }
