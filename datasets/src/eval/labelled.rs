@@ -105,10 +105,14 @@ fn has_mask(known: &Annotation, mask: &Mask) -> bool {
 }
 
 /// The data set as its label files are now.
-pub(super) fn data_set(all: AllLabels, root: &Path, path: &Path) -> Result<Dataset> {
+pub(super) fn data_set(mut all: AllLabels, root: &Path, path: &Path) -> Result<Dataset> {
     check_elsewhere(&all, path)?;
     if let Some(why) = all.unread {
         return Err(why);
+    }
+    if all.has_boxes {
+        // Those of images whose other files were corrected.
+        all.images.iter_mut().flat_map(|image| &mut image.labels.instances).for_each(|one| one.mask = None);
     }
     let mut dataset = Dataset {
         categories: (0..).zip(&all.classes).map(|(id, name)| category(id, name.clone())).collect(),

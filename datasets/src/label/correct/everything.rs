@@ -6,6 +6,7 @@ use ocelli::{Error, Result};
 
 use super::coco::instances_of;
 use super::{CorrectedSet, Labels, journal_path};
+use crate::label::Format;
 use crate::label::store::{COCO_FILE, Journal, State};
 
 /// The labels of a data set of `ocelli label`.
@@ -17,6 +18,8 @@ pub(crate) struct AllLabels {
     pub images: Vec<ImageLabels>,
     /// `true` if the data set has label files of YOLO, which `images` are then all of.
     pub has_label_files: bool,
+    /// `true` if these label files have boxes alone.
+    pub has_boxes: bool,
     /// Files that a person changed and that have other labels than these.
     pub elsewhere: Vec<String>,
     /// Why what was changed in COCO's files is not among these.
@@ -55,7 +58,12 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
         Err(why) => (State::load(root)?, Some(why)),
     };
     let (mut book, (journal, _)) = (set.book(state)?, Journal::open_existing(&journal_path(root))?);
-    let mut all = AllLabels { classes: set.classes.clone(), unread, ..AllLabels::default() };
+    let mut all = AllLabels {
+        classes: set.classes.clone(),
+        unread,
+        has_boxes: options.has(Format::Yolo),
+        ..AllLabels::default()
+    };
     for image in &set.images {
         let files = book.label_files(&image.name)?;
         let corrected = book.corrected_files(&image.name)?;
@@ -65,7 +73,8 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
         let first = files.first().map(|first| &first.file);
         all.has_label_files |= first.is_some();
         let Some(label_file) = corrected.first().or(first) else { continue };
-        let labels = if first == Some(label_file) {
+        let have_masks = corrected.iter().any(|file| file.ends_with('/'));
+        let labels = if first == Some(label_file) && !have_masks {
             set.labels_of(image, &files)?
         } else {
             let mut instances = instances_of(&record);

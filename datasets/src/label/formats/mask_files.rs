@@ -7,7 +7,7 @@ use image::codecs::png::{CompressionType, FilterType, PngDecoder, PngEncoder};
 use image::{DynamicImage, ExtendedColorType, ImageDecoder, ImageEncoder, LumaA};
 
 use crate::label::Record;
-use ocelli::{Error, Mask, Result};
+use ocelli::{Error, Mask, Result, report::rounded};
 
 /// The names of the classes in file names: without characters that file systems refuse, and different from each other also
 /// where capitals make no difference. The names of the first classes do not depend on those that follow.
@@ -70,20 +70,26 @@ pub(crate) fn decoded(bytes: &[u8], (width, height): (u32, u32)) -> Result<Mask,
             "it has {own_width} × {own_height} pixels, expected those of the image, {width} × {height}"
         ));
     }
-    let image = DynamicImage::from_decoder(decoder).map_err(|e| e.to_string())?.into_luma_alpha8();
-    let brightness = image.pixels().map(|LumaA([luma, alpha])| u32::from(*luma) * u32::from(*alpha) / 255);
-    let brightness: Vec<u32> = brightness.collect();
-    let bitmap: Vec<u8> = brightness.iter().map(|value| u8::from(*value > 127)).collect();
-    let is_transparent = |LumaA([_, alpha]): &LumaA<u8>| *alpha == 0;
-    let is_cut_out = image.pixels().any(is_transparent) && !image.pixels().all(is_transparent);
-    match brightness.into_iter().max() {
-        // Numbers of objects, or 1 for a mask, or a black shape.
-        Some(most @ 0..=127) if most > 0 || is_cut_out => {
-            Err(format!("its brightest pixel has {most}, expected 255 inside the mask"))
-        }
-        _ => Mask::from_bitmap(&bitmap, width, height).map_err(|e| e.to_string()),
+    let image = DynamicImage::from_decoder(decoder).map_err(|e| e.to_string())?.into_luma_alpha16();
+    let (mut most, mut is_transparent, mut is_opaque) = (0.0_f64, false, false);
+    let pixel = |LumaA([luma, alpha]): &LumaA<u16>| {
+        let brightness = f64::from(*luma) * f64::from(*alpha) / f64::from(u16::MAX);
+        most = brightness.max(most);
+        is_transparent |= *alpha == 0;
+        is_opaque |= *alpha > 0;
+        u8::from(brightness >= HALF)
+    };
+    let bitmap: Vec<u8> = image.pixels().map(pixel).collect();
+    // Numbers of objects, or 1 for a mask, or a black shape.
+    if most < HALF && (most > 0.0 || is_transparent && is_opaque) {
+        let most = rounded(most / 257.0, 1e3);
+        return Err(format!("its brightest pixel has {most}, expected 255 inside the mask"));
     }
+    Mask::from_bitmap(&bitmap, width, height).map_err(|e| e.to_string())
 }
+
+/// Half of the brightness of white.
+const HALF: f64 = 32768.0;
 
 fn encoded(mask: &Mask) -> Result<Vec<u8>> {
     let mut pixels = mask.to_bitmap();
@@ -138,7 +144,14 @@ mod tests {
             let mask = decoded(&bytes, (3, 1)).map(|mask| mask.to_bitmap());
             assert_eq!(mask, Ok(vec![0, 1, 0]), "{name}");
         }
-        for bytes in [any::<image::Luma<u8>>(vec![0, 0, 127]), any::<LumaA<u8>>(vec![0, 0, 0, 255, 0, 0])] {
+        let dark = [
+            any::<image::Luma<u8>>(vec![0, 0, 127]),
+            any::<image::Luma<u16>>(vec![0, 1, 0]),
+            any::<image::Rgb<u8>>(vec![0, 0, 0, 0, 0, 1, 0, 0, 0]),
+            any::<LumaA<u8>>(vec![0, 0, 1, 128, 0, 0]),
+            any::<LumaA<u8>>(vec![0, 0, 0, 255, 0, 0]),
+        ];
+        for bytes in dark {
             decoded(&bytes, (3, 1)).expect_err("no pixel is bright");
         }
         assert_eq!(decoded(&any::<image::Luma<u8>>(vec![0; 3]), (3, 1)).map(|mask| mask.area()), Ok(0));

@@ -13,7 +13,7 @@ use crate::label::store::{
     COCO_FILE, ClassHashes, Contents, Entry, Event, Journal, OutputFolder, Owner, Placer, SavedLabels, State,
     WHOLE_FILES, WholeFile, classes_of, journal_path, label_files,
 };
-use crate::label::{DataSetOptions, ImageFile, ImageSet, Record, Shard, identity};
+use crate::label::{DataSetOptions, Format, ImageFile, ImageSet, Record, Shard, identity};
 use crate::table::some;
 
 /// The treatment of the data set that is in the output folder already.
@@ -220,7 +220,9 @@ fn see_masks(
 ) -> Result<()> {
     let before = classes_at(journal).map(|classes| ClassHashes::new(classes.names()).all);
     let formats = state.contents.as_ref().map(|contents| &contents.options.formats);
-    if is_new || formats != Some(&options.formats) || before != Some(classes.all) {
+    let has_masks = options.has(Format::Masks)
+        || state.files.values().any(|entry| entry.meaning.format == Some(Format::Masks));
+    if has_masks && (is_new || formats != Some(&options.formats) || before != Some(classes.all)) {
         state.see_all_masks(whole, before.unwrap_or(classes.all))?;
     }
     Ok(())

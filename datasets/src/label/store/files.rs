@@ -183,7 +183,13 @@ impl State {
     /// The same for files that are the person's together: from the first one on that a person changed or added. The others are
     /// as they were written, which is no correction of them. Returns whether they are the person's.
     pub fn see_together(&mut self, files: &[String], meaning: Meaning) -> Result<bool> {
-        let owners = files.iter().map(|file| self.see(file)).collect::<Result<Vec<_>>>()?;
+        let mut owners = Vec::with_capacity(files.len());
+        for file in files {
+            let owner = self.see(file)?;
+            // One that a run removed was put back.
+            let is_back = owner == Owner::Ours && !self.is_recorded(file);
+            owners.push(if is_back { Owner::Person } else { owner });
+        }
         let are_persons = owners.contains(&Owner::Person);
         for (file, owner) in files.iter().zip(owners).filter(|_| are_persons) {
             let known = self.recorded_meaning(file).unwrap_or(meaning);

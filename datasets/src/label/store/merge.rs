@@ -389,7 +389,7 @@ fn merge_files(
             && is_mask(meaning)
             && !there.is_dir()
         {
-            disk::remove_empty_folders(here);
+            drop(std::fs::remove_dir(here));
         }
     }
     Ok(())

@@ -172,7 +172,7 @@ impl Placer {
             }
         }
         let masks = self.corrected_masks(name, validation)?;
-        all.extend(masks.map(|masks| (masks, (masks_folder(name, validation), Format::Masks))));
+        all.extend(masks.map(|(masks, folder)| (masks, (folder, Format::Masks))));
         let (later, older): (Vec<_>, Vec<_>) = all.into_iter().partition(|(one, _)| !is_older(&one.label));
         let count = later.len();
         let is_again = |(_, (file, _)): &(Correction, (String, Format))| {
@@ -295,30 +295,15 @@ impl Placer {
         if record.instances.iter().any(|instance| instance.mask.is_some()) {
             self.create_folder_of(&self.state.root.join(&folder).join("any"))?;
         }
-        for (name, bytes) in mask_files(record, &self.file_names) {
-            self.state.place_bytes(&format!("{folder}{name}"), self.meaning(Some(Format::Masks)), &bytes?)?;
-        }
         // Those of instances that are not found any more.
-        let mut counts = vec![0; self.file_names.len()];
-        record.instances.iter().for_each(|instance| counts[instance.class] += 1);
-        for (class, count) in counts.into_iter().enumerate() {
-            let rest = self.masks_of(&folder, class, count);
-            let others = self.masks_of(&masks_folder(&record.name, !validation), class, 0);
-            for file in rest.into_iter().chain(others) {
-                self.state.remove(&file)?;
-            }
+        let mut rest = self.state.masks_in(&folder);
+        for (name, bytes) in mask_files(record, &self.file_names) {
+            let file = format!("{folder}{name}");
+            self.state.place_bytes(&file, self.meaning(Some(Format::Masks)), &bytes?)?;
+            rest.remove(&file);
         }
-        Ok(())
-    }
-
-    /// The masks of a class on record, from this number on.
-    fn masks_of(&self, folder: &str, class: usize, from: usize) -> Vec<String> {
-        let start = format!("{folder}{}-", self.file_names[class]);
-        let number = |file: &str| file.strip_prefix(&start)?.strip_suffix(".png")?.parse().ok();
-        let files = self.state.files.range(start.clone()..).map(|(file, _)| file);
-        let files = files.take_while(|file| file.starts_with(&start));
-        let is_meant = |file: &&String| number(file).is_some_and(|number: usize| number >= from);
-        files.filter(|file| is_meant(file) && self.state.is_recorded(file)).cloned().collect()
+        rest.extend(self.state.masks_in(&masks_folder(&record.name, !validation)));
+        rest.iter().try_for_each(|file| self.state.remove(file).map(drop))
     }
 
     /// The folders that contain `images/`.

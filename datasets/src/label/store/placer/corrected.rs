@@ -34,6 +34,8 @@ pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<St
     let mut followed: Option<Record> = None;
     // Whether a file that counts has masks of its own, and the lines of polygons.
     let (mut has_masks, mut polygons) = (false, Vec::new());
+    // The number of classes that the person has seen in all files.
+    let mut seen = usize::MAX;
     let (corrected, later) =
         placer.bound.get(&record.name).map_or((&[][..], 0), |bound| (&bound.corrected, bound.later));
     for (number, (file, format)) in corrected.iter().enumerate() {
@@ -44,6 +46,7 @@ pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<St
         unclear.extend(unread.into_iter().map(|why| format!("{file}{why}")));
         let Some(lines) = lines else { continue };
         let own = with_lines(placer, &record, &lines, file, texts(placer, &record, *format));
+        seen = seen.min(placer.unseen(file).unwrap_or(usize::MAX));
         let is_of_masks = matches!(format, Format::YoloSeg | Format::Masks);
         if *format == Format::YoloSeg {
             polygons = lines.into_iter().map(|line| line.text).collect();
@@ -53,24 +56,23 @@ pub(crate) fn as_corrected(placer: &Placer, record: Record, unclear: &mut Vec<St
                 followed = Some(own);
                 has_masks = is_of_masks;
             }
-            Some(there) if !is_same(&there.instances, &own.instances) => {
-                unclear.push(format!("{file}: other labels than those corrected elsewhere, which count"));
-            }
-            Some(there) if is_of_masks => {
+            Some(there) => {
+                let are_same = is_same(there, &own, seen);
                 let is_later = number < later;
                 let written = if has_masks { texts(placer, &own, Format::YoloSeg) } else { Vec::new() };
                 let counts = |at: usize| is_later && (!has_masks || polygons.contains(&written[at]));
-                if !take_masks(there, &own, counts) {
-                    unclear.push(format!("{file}: other masks than those corrected elsewhere, which count"));
+                let have_same_masks = !is_of_masks || take_masks(there, &own, counts);
+                has_masks |= is_of_masks && is_later;
+                if !are_same || !have_same_masks {
+                    let what = if are_same { "masks" } else { "labels" };
+                    unclear.push(format!("{file}: other {what} than those corrected elsewhere, which count"));
                 }
-                has_masks |= is_later;
             }
-            Some(_) => {}
         }
     }
     let are_again = placer.bound.get(&record.name).is_some_and(|bound| bound.are_again);
     let says_other = |there: &Record| {
-        let are_same = is_same(&there.instances, &record.instances);
+        let are_same = is_same(there, &record, seen);
         !are_same || has_masks && !take_masks(&mut there.clone(), &record, |_| false)
     };
     if are_again && followed.as_ref().is_some_and(says_other) {
@@ -183,9 +185,27 @@ fn are_masks_written(placer: &Placer) -> bool {
     placer.options.has(Format::YoloSeg) || placer.options.has(Format::Masks)
 }
 
-/// `true` if these say the same.
-fn is_same(ours: &[Instance], others: &[Instance]) -> bool {
-    ours.len() == others.len() && ours.iter().all(|one| others.iter().any(|other| is_twin(one, other)))
+/// `true` if these say the same of the first classes.
+fn is_same(ours: &Record, others: &Record, classes: usize) -> bool {
+    let [ours, others] = [ours, others]
+        .map(|record| record.instances.iter().filter(|one| one.class < classes).cloned().collect::<Vec<_>>());
+    ours.len() == others.len() && twins(&ours, &others).iter().all(Option::is_some)
+}
+
+/// For each instance the one of the others that means the same object: no other one has it, and those that are most alike come first.
+fn twins(ours: &[Instance], others: &[Instance]) -> Vec<Option<usize>> {
+    let iou = |a: &Instance, b: &Instance| BoundingBox::from(a.bbox).iou(&b.bbox.into());
+    let of = |at: usize| (0..others.len()).filter(move |other| is_twin(&ours[at], &others[*other]));
+    let mut pairs: Vec<(usize, usize)> =
+        (0..ours.len()).flat_map(|at| of(at).map(move |other| (at, other))).collect();
+    pairs.sort_by(|a, b| iou(&ours[b.0], &others[b.1]).total_cmp(&iou(&ours[a.0], &others[a.1])));
+    let mut found = vec![None; ours.len()];
+    for (at, other) in pairs {
+        if found[at].is_none() && !found.contains(&Some(other)) {
+            found[at] = Some(other);
+        }
+    }
+    found
 }
 
 /// `true` if two files mean the same object: a polygon may be in a part of its box.
@@ -196,23 +216,21 @@ fn is_twin(one: &Instance, other: &Instance) -> bool {
 }
 
 fn has_mask(record: &Record, one: &Instance, mask: &Mask) -> bool {
-    record.mask(one).is_some_and(|own| own.iou(mask).is_ok_and(|iou| iou > SAME_MASK))
+    // There is no overlap of two without pixels.
+    record.mask(one).is_some_and(|own| own == *mask || own.iou(mask).is_ok_and(|iou| iou > SAME_MASK))
 }
 
 /// Gives instances the masks of another file, in which they mean the same, where `counts` says so of its instance. Returns whether the
 /// other masks are the same.
 fn take_masks(there: &mut Record, own: &Record, counts: impl Fn(usize) -> bool) -> bool {
     let mut are_same = true;
-    for at in 0..there.instances.len() {
-        let one = &there.instances[at];
-        let iou = |twin: &Instance| BoundingBox::from(one.bbox).iou(&twin.bbox.into());
-        let twins = own.instances.iter().enumerate().filter(|(_, twin)| is_twin(one, twin));
-        let twin = twins.max_by(|(_, a), (_, b)| iou(a).total_cmp(&iou(b)));
-        match twin {
-            Some((number, twin)) if !counts(number) => {
-                are_same &= own.mask(twin).is_none_or(|mask| has_mask(there, one, &mask));
-            }
-            twin => there.instances[at].mask = twin.and_then(|(_, twin)| twin.mask.clone()),
+    for (at, twin) in twins(&there.instances, &own.instances).into_iter().enumerate() {
+        let Some(number) = twin else { continue };
+        let twin = &own.instances[number];
+        if counts(number) {
+            there.instances[at].mask.clone_from(&twin.mask);
+        } else {
+            are_same &= own.mask(twin).is_none_or(|mask| has_mask(there, &there.instances[at], &mask));
         }
     }
     are_same

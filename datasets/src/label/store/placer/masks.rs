@@ -4,6 +4,7 @@
 //! folder or removed from it: the number in a name would mean another instance. What a mask is about is known by its pixels.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use ocelli::Result;
 
@@ -24,15 +25,14 @@ impl State {
         let known = known.take_while(|file| file.starts_with(folder));
         let known =
             known.filter(|file| !file[folder.len()..].contains('/') && self.is_recorded(file)).cloned();
-        let there = std::fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
-        let there = there.filter_map(|entry| entry.file_name().into_string().ok());
-        let there = there.filter(|name| class_of(name).is_some()).map(|name| format!("{folder}{name}"));
+        let there = pngs(self.root.join(folder)).filter(|name| class_of(name).is_some());
+        let there = there.map(|name| format!("{folder}{name}"));
         known.chain(there).collect()
     }
 
-    /// Makes all masks of an image the person's if one of them is. Those that were added are on record with this meaning from now on.
-    pub fn see_masks(&mut self, name: &str, validation: bool, meaning: Meaning) -> Result<bool> {
-        let files: Vec<String> = self.masks_in(&masks_folder(name, validation)).into_iter().collect();
+    /// Makes all masks in a folder the person's if one of them is. Those that were added are on record with this meaning from now on.
+    pub fn see_masks(&mut self, folder: &str, meaning: Meaning) -> Result<bool> {
+        let files: Vec<String> = self.masks_in(folder).into_iter().collect();
         self.see_together(&files, meaning)
     }
 
@@ -43,21 +43,37 @@ impl State {
         let meaning = Meaning { format: Some(Format::Masks), classes };
         for name in names {
             for validation in [false, true] {
-                self.see_masks(&name, validation, meaning)?;
+                self.see_masks(&masks_folder(&name, validation), meaning)?;
             }
         }
         self.commit()
     }
 }
 
+/// The names of PNGs in a folder.
+fn pngs(folder: PathBuf) -> impl Iterator<Item = String> {
+    let there = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let there = there.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_dir()));
+    let names = there.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| !name.starts_with('.') && name.to_lowercase().ends_with(".png"))
+}
+
 impl Placer {
-    /// The correction of an image's masks, whatever the name of the image is.
-    pub(super) fn corrected_masks(&mut self, name: &str, validation: bool) -> Result<Option<Correction>> {
+    /// The correction of an image's masks, whatever the name of the image is, and their folder. That of the other split counts if the
+    /// image was moved without it.
+    pub(super) fn corrected_masks(
+        &mut self,
+        name: &str,
+        validation: bool,
+    ) -> Result<Option<(Correction, String)>> {
         let meaning = self.meaning(Some(Format::Masks));
-        if !self.options.has(Format::Masks) || !self.state.see_masks(name, validation, meaning)? {
-            return Ok(None);
+        let mut corrected = Vec::new();
+        for folder in [validation, !validation].map(|split| masks_folder(name, split)) {
+            if self.options.has(Format::Masks) && self.state.see_masks(&folder, meaning)? {
+                corrected.push(folder);
+            }
         }
-        let folder = masks_folder(name, validation);
+        let Some(folder) = corrected.into_iter().next() else { return Ok(None) };
         // No other file has this hash.
         let (mut content, mut is_merged) = (String::from("masks\n"), true);
         for file in self.state.masks_in(&folder) {
@@ -65,7 +81,7 @@ impl Placer {
             let hash = self.state.on_disk(&file)?;
             content.extend(hash.map(|hash| format!("{} {hash}\n", &file[folder.len()..])));
         }
-        Ok(Some(Correction { label: format!("{folder} {}", hash_of_bytes(content)), is_merged }))
+        Ok(Some((Correction { label: format!("{folder} {}", hash_of_bytes(content)), is_merged }, folder)))
     }
 
     /// The masks in the folder of an image, in the order of the record's instances.
@@ -76,9 +92,18 @@ impl Placer {
         if !self.state.root.join(folder).is_dir() {
             return Err(": it was removed".into());
         }
-        let found = texts(self, record, Format::Masks);
+        let mut found: Vec<_> = texts(self, record, Format::Masks).into_iter().map(Some).collect();
         let mut lines = Vec::new();
-        for file in self.state.masks_in(folder) {
+        let files = self.state.masks_in(folder);
+        if let Some(name) =
+            pngs(self.state.root.join(folder)).find(|name| !files.contains(&format!("{folder}{name}")))
+        {
+            return Err(format!(
+                "{name}: expected the name of a class and a number, such as {}-7.png",
+                self.file_names[0]
+            ));
+        }
+        for file in files {
             let name = &file[folder.len()..];
             let path = self.state.root.join(&file);
             if part_path(&path).exists() || aside_path(&path).exists() {
@@ -91,7 +116,8 @@ impl Placer {
             let mask =
                 decoded(&bytes, (record.width, record.height)).map_err(|why| format!("{name}: {why}"))?;
             let text = mask_text(class, &mask);
-            let at = found.iter().position(|found| *found == text);
+            let at =
+                found.iter().position(|found| found.as_ref() == Some(&text)).inspect(|at| found[*at] = None);
             // Without pixels, there is no instance, unless it was found so.
             if at.is_some() || mask.area() > 0 {
                 let bbox = mask.bounding_box().unwrap_or_default();
