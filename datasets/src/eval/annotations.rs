@@ -3,7 +3,6 @@
 //! Ids may be text with digits. An area that is not a number is computed, a crowd flag that is missing or null is 0, and a
 //! segmentation that cannot be read is left out where there is a box.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use hotcoco::COCO;
@@ -11,7 +10,7 @@ use hotcoco::types::{Annotation, Category, Dataset, Extra, Image, Segmentation};
 use ocelli::{Error, Mask, Result};
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// The number of the object, in annotations of a video.
 pub(crate) const TRACK: &str = "track_id";
@@ -186,90 +185,6 @@ impl File {
         }
         Ok((dataset, unreadable))
     }
-}
-
-/// Videos with their objects, as YouTube-VIS has them.
-#[derive(Deserialize)]
-struct VideoFile {
-    videos: Vec<VideoEntry>,
-    annotations: Vec<ObjectEntry>,
-    categories: Value,
-}
-
-#[derive(Deserialize)]
-struct VideoEntry {
-    id: Value,
-    file_names: Vec<Value>,
-}
-
-#[derive(Deserialize)]
-struct ObjectEntry {
-    video_id: Value,
-    category_id: Value,
-    #[serde(default)]
-    iscrowd: Value,
-    #[serde(default)]
-    track_id: Value,
-    segmentations: Vec<Value>,
-    #[serde(default)]
-    bboxes: Vec<Value>,
-}
-
-impl VideoFile {
-    /// The images of the videos, and an annotation for each of them that has an outline of an object.
-    fn into_coco(self) -> Result<Value, String> {
-        let (mut videos, mut images, mut annotations) = (HashMap::new(), Vec::new(), Vec::new());
-        for video in self.videos {
-            if videos.insert(video.id.to_string(), (images.len(), video.file_names.len())).is_some() {
-                return Err(format!("two videos have the id {}", video.id));
-            }
-            for name in video.file_names {
-                images.push(json!({"id": images.len(), "file_name": name}));
-            }
-        }
-        for (number, object) in (1..).zip(self.annotations) {
-            let wrong = |why: String| Err(format!("annotation {number}: {why}"));
-            let id = object.video_id.to_string();
-            let Some(&(first, length)) = videos.get(&id) else {
-                return wrong(format!("no video has the id {id}"));
-            };
-            if object.segmentations.len() != length || ![0, length].contains(&object.bboxes.len()) {
-                return wrong(format!(
-                    "expected lists of {length} segmentations and bboxes, as its video has images"
-                ));
-            }
-            let is_seen = |outline: &&Value| {
-                !outline.is_null() && outline.as_array().is_none_or(|rings| !rings.is_empty())
-            };
-            if object.track_id.is_null() && object.segmentations.iter().filter(is_seen).count() > 1 {
-                return wrong("expected a track_id; give a new object a number that no other one has".into());
-            }
-            for (at, outline) in
-                object.segmentations.iter().enumerate().filter(|(_, outline)| is_seen(outline))
-            {
-                annotations.push(json!({
-                    "id": annotations.len() + 1,
-                    "image_id": first + at,
-                    "category_id": object.category_id,
-                    "iscrowd": object.iscrowd,
-                    "track_id": object.track_id,
-                    "segmentation": outline,
-                    "bbox": object.bboxes.get(at),
-                }));
-            }
-        }
-        Ok(json!({"images": images, "annotations": annotations, "categories": self.categories}))
-    }
-}
-
-/// Parses the bytes of a file of YouTube-VIS, as one of COCO with what is to be seen in each image.
-///
-/// # Errors
-/// [`ErrorKind::InvalidData`](ocelli::ErrorKind::InvalidData) if it is none.
-pub(crate) fn parse_videos(bytes: &[u8], path: &Path) -> Result<File> {
-    let cannot = |why: String| Error::invalid_data(format!("invalid YouTube-VIS, {}: {why}", path.display()));
-    let file: VideoFile = parse(bytes).map_err(|e| cannot(e.to_string()))?;
-    serde_json::from_value(file.into_coco().map_err(cannot)?).map_err(|e| cannot(e.to_string()))
 }
 
 /// Parses the bytes of an annotation file.

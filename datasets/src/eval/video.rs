@@ -27,6 +27,8 @@ mod tracks;
 mod vis;
 mod vis_ap;
 
+pub(crate) use vis::in_images;
+
 use std::path::{Path, PathBuf};
 
 use ocelli::{Error, Result};

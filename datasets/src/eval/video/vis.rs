@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use hotcoco::types::Segmentation;
+use hotcoco::types::{Annotation, Dataset, Extra, Segmentation};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -11,6 +11,8 @@ use ocelli::{Error, ErrorKind, Mask, Result};
 
 use super::layout::{invalid, json, mismatch, missing, wrong_entry};
 use crate::eval::accuracy::mean;
+use crate::eval::annotations::{TRACK, run_lengths};
+use crate::eval::labelled::{category, image};
 
 /// Tracks of all videos.
 #[derive(Default)]
@@ -41,6 +43,8 @@ pub(super) struct Category {
 pub(super) struct MaskTrack {
     pub(super) video: u64,
     pub(super) category: u64,
+    /// The `track_id`.
+    number: Option<u64>,
     /// 1 in ground truth.
     pub(super) score: f64,
     pub(super) is_crowd: bool,
@@ -71,6 +75,7 @@ pub(super) struct Prompt {
 struct Record {
     video_id: u64,
     category_id: u64,
+    track_id: Option<u64>,
     score: Option<f64>,
     #[serde(default)]
     iscrowd: Value,
@@ -97,7 +102,14 @@ pub(super) fn is_true(value: &Value) -> bool {
 impl Vis {
     /// Ground truth.
     pub(super) fn truth(path: &Path) -> Result<Self> {
-        let file: File = json(path)?;
+        let vis = Self::of(path, json(path)?)?;
+        if vis.tracks.is_empty() && vis.prompts.is_none() {
+            return Err(invalid(path, "it has no annotation: there is nothing to compare with"));
+        }
+        Ok(vis)
+    }
+
+    fn of(path: &Path, file: File) -> Result<Self> {
         let why = "it has no \"annotations\": it is a list of videos without ground truth";
         let records = file.annotations.ok_or_else(|| invalid(path, why))?;
         if file.videos.is_empty() || file.categories.is_empty() {
@@ -108,9 +120,6 @@ impl Vis {
         categories.sort_by_key(|category| category.id);
         let mut vis = Self { videos, categories, prompts, ..Self::default() };
         vis.add(path, records, false)?;
-        if vis.tracks.is_empty() && vis.prompts.is_none() {
-            return Err(invalid(path, "it has no annotation: there is nothing to compare with"));
-        }
         Ok(vis)
     }
 
@@ -209,6 +218,7 @@ impl Vis {
             self.tracks.push(MaskTrack {
                 video: record.video_id,
                 category: record.category_id,
+                number: record.track_id,
                 score,
                 is_crowd: is_true(&record.iscrowd),
                 masks,
@@ -218,6 +228,45 @@ impl Vis {
         }
         Ok(())
     }
+}
+
+/// The images of the videos in a file, with the masks of the objects in each of them, as a data set of COCO's.
+///
+/// # Errors
+/// [`ErrorKind::InvalidData`] and [`ErrorKind::Mismatch`] if it cannot be read.
+pub(crate) fn in_images(bytes: &[u8], path: &Path) -> Result<Dataset> {
+    let vis = Vis::of(path, serde_json::from_slice(bytes).map_err(|e| invalid(path, e))?)?;
+    let (mut images, mut annotations, mut first) = (Vec::new(), Vec::new(), HashMap::new());
+    for video in &vis.videos {
+        if video.file_names.len() != video.frames() {
+            let why = format!("video {}: expected a name for each of {} frames", video.id, video.frames());
+            return Err(invalid(path, why));
+        }
+        let start = images.len() as u64;
+        first.insert(video.id, start);
+        images.extend((start..).zip(&video.file_names).map(|(id, name)| image(id, name.clone(), (0, 0))));
+    }
+    for (place, track) in vis.tracks.iter().enumerate() {
+        let masks = || {
+            (first[&track.video]..)
+                .zip(&track.masks)
+                .filter_map(|(image, mask)| Some((image, mask.as_ref()?)))
+        };
+        if track.number.is_none() && masks().count() > 1 {
+            let why = "expected a track_id; give a new object a number that no other one has";
+            return Err(wrong_entry(ErrorKind::InvalidData, path, place, why));
+        }
+        annotations.extend(masks().filter(|(_, mask)| mask.area() > 0).map(|(image_id, mask)| Annotation {
+            image_id,
+            category_id: track.category,
+            iscrowd: track.is_crowd,
+            segmentation: Some(run_lengths(mask)),
+            extra: Extra::from_iter(track.number.map(|number| (TRACK.to_owned(), number.into()))),
+            ..Annotation::default()
+        }));
+    }
+    let categories = vis.categories.into_iter().map(|one| category(one.id, one.name)).collect();
+    Ok(Dataset { images, annotations, categories, ..Dataset::default() })
 }
 
 /// A mask of the video's size; an empty list is none.

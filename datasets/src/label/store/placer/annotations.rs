@@ -16,6 +16,7 @@ use super::Placer;
 use super::corrected::{as_corrected, texts, with_lines};
 use super::image_names::images_of;
 use crate::eval::annotations;
+use crate::eval::video::in_images;
 use crate::label::formats::changed::changed;
 use crate::label::formats::coco::mark;
 use crate::label::formats::yolo_line::{Line, clipped, is_same};
@@ -237,19 +238,16 @@ impl Placer {
 
     /// Parses a file.
     fn annotations(&self, bytes: &[u8], path: &Path) -> Result<Annotations, String> {
-        let file = if path.ends_with(YOUTUBE_VIS_FILE) {
-            annotations::parse_videos(bytes, path)
+        let mut dataset = if path.ends_with(YOUTUBE_VIS_FILE) {
+            in_images(bytes, path).map_err(|e| e.to_string())?
         } else {
-            annotations::parse_file(bytes, path)
+            let file = annotations::parse_file(bytes, path).map_err(|e| e.to_string())?;
+            if !file.is_whole() {
+                return Err("expected images, annotations and categories".into());
+            }
+            let (dataset, unreadable) = file.into_dataset()?;
+            unreadable.map_or(Ok(dataset), Err)?
         };
-        let file = file.map_err(|e| e.to_string())?;
-        if !file.is_whole() {
-            return Err("expected images, annotations and categories".into());
-        }
-        let (mut dataset, unreadable) = file.into_dataset()?;
-        if let Some(why) = unreadable {
-            return Err(why);
-        }
         let known: HashMap<&str, usize> = self.names.iter().map(String::as_str).zip(0..).collect();
         let categories =
             dataset.categories.iter().map(|one| (one.id, (&*one.name, known.get(&*one.name).copied())));
@@ -305,15 +303,19 @@ impl Placer {
         let (mut lines, mut former) = (lines(own)?, lines(former)?);
         let texts = texts(self, &now, format);
         if format == Format::YoutubeVis {
-            // An object has one class and one score for all images.
-            for before in &mut former {
-                let is_it = |one: &Instance| {
-                    one.track == before.track
-                        && (one.track.is_some() || one.class == before.class)
-                        && now.mask(one) == before.mask
-                };
-                if let Some(at) = now.instances.iter().position(is_it) {
-                    before.text.clone_from(&texts[at]);
+            // An object has one class and one score for all images, and its masks alone are read.
+            let is_it = |line: &Line, one: &Instance| {
+                let is_object = one.track == line.track && (one.track.is_some() || one.class == line.class);
+                is_object && now.mask(one) == line.mask
+            };
+            for (line, is_former) in
+                lines.iter_mut().map(|line| (line, false)).chain(former.iter_mut().map(|line| (line, true)))
+            {
+                if let Some(at) = now.instances.iter().position(|one| is_it(line, one)) {
+                    line.bbox = now.instances[at].bbox.into();
+                    if is_former {
+                        line.text.clone_from(&texts[at]);
+                    }
                 }
             }
         }
