@@ -93,10 +93,8 @@ impl CorrectedSet {
                 "it has neither YOLO's label files nor annotations.json; label it with one of these formats",
             );
         }
-        let book = set.peek()?;
-        if book.is_coco() && book.changed_whole_file()?.is_some() {
+        if set.peek()?.is_coco() && !State::load(root)?.changed_annotations()?.is_empty() {
             set.open_to_write(&OutputFolder::open_existing(root)?)?;
-            coco::check(&set.peek()?)?;
         }
         Ok(set)
     }

@@ -2,19 +2,11 @@
 
 use ocelli::{Error, ErrorKind, Result};
 
-use super::{CHANGED, CorrectedSet, Labels, NOT_LABELLED, SetImage, journal_path, of_gallery, refusal};
+use super::{CHANGED, CorrectedSet, Labels, NOT_LABELLED, SetImage, journal_path, refusal};
 use crate::label::formats::changed::changed;
 use crate::label::formats::yolo;
 use crate::label::store::{Book, Journal};
 use crate::label::{ImageFile, Instance, LabelledInstance, Record};
-
-/// Refuses files that another program changed.
-pub(super) fn check(book: &Book) -> Result<()> {
-    let Some(path) = book.changed_whole_file()? else { return Ok(()) };
-    let why = "another program changed it, and only annotations.json is followed; move it away and label again to get the file \
-               that was written";
-    Err(of_gallery(ErrorKind::InvalidArgument, &path, why))
-}
 
 /// The instances of a record, each with its place among them.
 pub(super) fn instances_of(record: &Record) -> Vec<LabelledInstance> {
@@ -50,7 +42,6 @@ impl CorrectedSet {
         version: &str,
         instances: &[LabelledInstance],
     ) -> Result<Labels> {
-        check(&book)?;
         let (journal, settings) = Journal::open_existing(&journal_path(&self.root))?;
         let (record, labels) = self.coco_labels(&mut book, &journal, image)?;
         if labels.version != version {

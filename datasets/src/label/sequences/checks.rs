@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ocelli::Mask;
 use serde_json::Value;
 
 use super::{
@@ -9,6 +10,8 @@ use super::{
     labels_of, masks_below, stem_of,
 };
 use crate::label::folders::{SIDE, row_of};
+use crate::label::formats::mask_files::decoded;
+use crate::label::formats::yolo_line::parse_labels;
 use crate::label::{Format, Summary};
 
 /// `true` if a run searched an image for all classes. It did not if the image is not named any more, although its file may
@@ -51,6 +54,7 @@ impl Sequence {
         self.check_images("set", &self.person, summary, &named)?;
         self.check_coco("set", summary)?;
         self.check_masks(summary)?;
+        self.check_painted(summary)?;
         self.check_saved(Some(summary))?;
         self.check_proposals(summary, &named)?;
         self.check_what_is_gone(summary, &named, is_other_order)?;
@@ -82,6 +86,64 @@ impl Sequence {
             let lines = text.lines().count();
             if lines < masks || lines >= masks + self.run.classes.len() {
                 return Err(format!("{label}: {text:?} beside {masks} masks"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a person painted is in COCO's file, exactly, unless the person's boxes do not have its object.
+    fn check_painted(&self, summary: &Summary) -> Result<(), String> {
+        let Some(text) = self.place.read("set/annotations.json") else { return Ok(()) };
+        if !self.run.options.formats.contains(&Format::Coco) {
+            return Ok(());
+        }
+        let coco: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        let list = |key: &str| coco[key].as_array().cloned().unwrap_or_default();
+        let folders: BTreeSet<&str> =
+            self.masks.keys().filter_map(|file| Some(file.rsplit_once('/')?.0)).collect();
+        for folder in folders {
+            let label = format!("{}.txt", folder.replacen("masks/", "labels/", 1));
+            let (stem, names) = (stem_of(&label), &self.run.classes);
+            let is_saved = self.saved.contains_key(stem) || self.contradicted.contains(stem);
+            let is_it =
+                |image: &&Value| image["file_name"].as_str().is_some_and(|name| stem_of(name) == stem);
+            let (images, annotations) = (list("images"), list("annotations"));
+            let Some(image) = images.iter().find(is_it) else { continue };
+            if is_saved || reported(summary).contains(&stem) || image_beside(&self.place, &label).is_none() {
+                continue;
+            }
+            let of_image = annotations.iter().filter(|one| one["image_id"] == image["id"]);
+            let there: Vec<Mask> =
+                of_image.filter_map(|one| serde_json::from_value(one["segmentation"].clone()).ok()).collect();
+            let masks: Vec<(String, Mask)> = masks_below(&self.place, folder)
+                .into_iter()
+                .filter_map(|file| {
+                    let mask = decoded(&std::fs::read(self.place.path(&file)).ok()?, (SIDE, SIDE)).ok()?;
+                    Some((file, mask)).filter(|(_, mask)| mask.area() > 0)
+                })
+                .collect();
+            let text = self.place.read(&label).unwrap_or_default();
+            let lines = parse_labels(&text, (SIDE, SIDE)).unwrap_or_default();
+            for (file, mask) in &masks {
+                let bbox = mask.bounding_box().expect("it has pixels");
+                let is_class =
+                    |class: usize| names.get(class).is_some_and(|name| file.contains(&format!("/{name}-")));
+                let like = |share: f32| {
+                    lines
+                        .iter()
+                        .filter(move |line| is_class(line.class) && line.bbox.iou(&bbox) > share)
+                        .count()
+                };
+                let is_alone = masks
+                    .iter()
+                    .filter(|(_, other)| other.bounding_box().is_some_and(|other| other.iou(&bbox) > 0.2))
+                    .count()
+                    == 1;
+                let has_object =
+                    !self.person.contains_key(&label) || like(0.95) == 1 && like(0.2) == 1 && is_alone;
+                if has_object && !there.contains(mask) {
+                    return Err(format!("{file} is not in annotations.json beside {text:?}"));
+                }
             }
         }
         Ok(())

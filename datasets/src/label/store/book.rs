@@ -1,6 +1,6 @@
 //! The labels of a data set in a person's hands: where those of an image are, whose they are, and how they are saved.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::label::store::placer::as_corrected;
 use crate::label::store::write::place_whole_files;
@@ -112,13 +112,6 @@ impl Book {
         });
         // The labels are saved. If this cannot be written, runs go on to name the image.
         drop(self.placer.state.save_images());
-    }
-
-    /// The first of COCO's files that another program changed: it cannot be written, and what the journal has is not what is in
-    /// it.
-    pub fn changed_whole_file(&self) -> Result<Option<PathBuf>> {
-        let changed = self.placer.state.changed_whole_file(&self.placer.options)?;
-        Ok(changed.map(|file| self.placer.state.root.join(file)))
     }
 
     /// The record that an image has in all files that a person did not correct, or will have; `None` if it is not labelled. Files

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use crate::label::hash::{hash_of_bytes, hash_on_disk};
 use crate::label::store::state::{Event, FileEntry, Staged, State};
-use crate::label::store::{ClassHashes, Meaning, WHOLE_FILES};
-use crate::label::{DataSetOptions, Format, disk};
+use crate::label::store::{ClassHashes, Meaning};
+use crate::label::{Format, disk};
 use ocelli::{Error, Result};
 
 /// Files that wait for their rename, to sync the record once for all of them.
@@ -70,17 +70,6 @@ impl State {
             }
         }
         Ok(false)
-    }
-
-    /// The first of the files with the labels of all images that a person changed.
-    pub fn changed_whole_file(&self, options: &DataSetOptions) -> Result<Option<&'static str>> {
-        let written = WHOLE_FILES.into_iter().filter(|(_, format, _)| options.has(*format));
-        for (file, ..) in written.filter(|(file, ..)| self.root.join(file).is_file()) {
-            if self.owner(file)? == Owner::Person {
-                return Ok(Some(file));
-            }
-        }
-        Ok(None)
     }
 
     fn owner_of(&self, file: &str, on_disk: Option<&str>) -> Owner {

@@ -42,12 +42,6 @@ impl Part {
         }
         state.recover(&OutputFolder::FOLDERS)?;
         let state = state.follow_annotations(&contents.options, None)?;
-        if let Some(file) = state.changed_whole_file(&contents.options)? {
-            return refuse(&format!(
-                "{file} was corrected by hand, and only annotations.json and label files of single images can be merged; move \
-                 it out of the folder to merge without these corrections"
-            ));
-        }
         let classes = classes_of(&settings).unwrap_or_default();
         let placer = Placer::new(state, &contents.options, &ImageSet::default(), &classes);
         Ok(Self { folder, contents, journal, settings, placer })
