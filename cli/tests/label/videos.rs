@@ -248,6 +248,106 @@ fn what_a_person_makes_of_the_objects_of_a_video_reaches_every_file() {
 }
 
 #[test]
+fn youtube_vis_is_compared_with_what_was_written() {
+    let place = Place::new();
+    frames(&place, "drive", "480x360", 17);
+    let run =
+        arguments("drive", "set", &["--format", "yolo,coco,youtube-vis", "--every", "8", "--val-share", "0"]);
+    place.succeed(OCELLI, &run);
+    let read = |file: &str| String::from_utf8(place.read(&format!("set/{file}"))).expect("text");
+    let write =
+        |vis: &Value| place.write("set/youtube_vis.json", serde_json::to_vec(vis).expect("plain data"));
+    let label = |index: u64| read(&format!("labels/train/drive_{index:06}.txt"));
+    let written = (read("annotations.json"), read("youtube_vis.json"), [0, 8, 16].map(label));
+    // A program that leaves out what it does not know changes nothing.
+    let mut vis = place.json("set/youtube_vis.json");
+    for object in vis["annotations"].as_array_mut().expect("a list") {
+        let object = object.as_object_mut().expect("an object");
+        for key in ["track_id", "score", "areas", "bboxes", "length"] {
+            object.remove(key);
+        }
+    }
+    write(&vis);
+    place.succeed(OCELLI, &run);
+    assert_eq!((read("annotations.json"), read("youtube_vis.json"), [0, 8, 16].map(label)), written);
+
+    // The class of an object in one image, by its boxes; then another object is removed, one loses a mask to one without
+    // pixels, and one gets a mask in one image, without a box.
+    let mut vis = place.json("set/youtube_vis.json");
+    let [first, second, third] = [0, 1, 2].map(|at| vis["annotations"][at]["track_id"].clone());
+    let before = by_frame(&place.json("set/annotations.json"));
+    let at = |found: &BTreeMap<u64, Vec<Value>>, index: u64, track: &Value| {
+        found[&index].iter().find(|one| one["track_id"] == *track).cloned().unwrap_or_default()
+    };
+    let number = before[&8].iter().position(|one| one["track_id"] == first).expect("it is there");
+    let lines: Vec<String> = label(8)
+        .lines()
+        .enumerate()
+        .map(|(line, text)| {
+            let class = if line == number {
+                2 - at(&before, 8, &first)["category_id"].as_u64().expect("an id")
+            } else {
+                return text.to_owned();
+            };
+            format!("{class}{}", &text[1..])
+        })
+        .collect();
+    let corrected = lines.join("\n") + "\n";
+    place.write("set/labels/train/drive_000008.txt", &corrected);
+    place.succeed(OCELLI, &run);
+    let other = at(&by_frame(&place.json("set/annotations.json")), 8, &first);
+    assert_ne!(other["category_id"], at(&before, 8, &first)["category_id"]);
+    let empty = Mask::from_bitmap(&vec![0; 480 * 360], 480, 360).expect("the size is right");
+    let objects = &mut vis["annotations"];
+    objects[2]["segmentations"][0] = json!(empty);
+    let new = objects[0]["segmentations"][0].clone();
+    objects[0]["segmentations"][2] = new.clone();
+    objects.as_array_mut().expect("a list").remove(1);
+    write(&vis);
+    for _ in 0..2 {
+        place.succeed(OCELLI, &run);
+        let now = by_frame(&place.json("set/annotations.json"));
+        for index in [0, 8, 16] {
+            assert!(at(&now, index, &second).is_null());
+            assert_eq!(at(&now, index, &third).is_null(), index == 0);
+        }
+        assert_eq!(at(&now, 8, &first)["category_id"], other["category_id"], "its mask there is as it was");
+        let one = at(&now, 16, &first);
+        let bbox: Mask = serde_json::from_value(new.clone()).expect("a mask");
+        let bbox = bbox.bounding_box().expect("it has pixels").to_ltwh().map(f64::from);
+        assert_eq!((&one["segmentation"], &one["bbox"]), (&new, &json!(bbox)));
+    }
+
+    // Two files that say different things, and two objects of one number.
+    let mut coco = place.json("set/annotations.json");
+    let written = place.json("set/youtube_vis.json");
+    let mut vis = written.clone();
+    let image = coco["annotations"][0]["image_id"].clone();
+    let annotations = coco["annotations"].as_array_mut().expect("a list");
+    annotations.retain(|one| one["image_id"] != image);
+    place.write("set/annotations.json", serde_json::to_vec(&coco).expect("plain data"));
+    vis["annotations"][0]["segmentations"][0] = vis["annotations"][0]["segmentations"][1].clone();
+    write(&vis);
+    let ran = place.run(OCELLI, &run);
+    assert!(ran.status == Some(1) && ran.stderr.contains("annotations.json was changed, too"), "{ran:?}");
+    vis["annotations"][1]["track_id"] = vis["annotations"][0]["track_id"].clone();
+    write(&vis);
+    let ran = place.run(OCELLI, &run);
+    assert!(
+        ran.status == Some(1) && ran.stderr.contains("entry 2: another object has its track_id"),
+        "{ran:?}"
+    );
+    // Without either of them, both are discarded.
+    write(&written);
+    place.succeed(OCELLI, &run);
+    assert!(by_frame(&place.json("set/annotations.json")).values().any(Vec::is_empty));
+    let without = arguments("drive", "set", &["--format", "yolo,coco", "--every", "8", "--val-share", "0"]);
+    write(&vis);
+    let ran = place.run(OCELLI, &without);
+    assert!(ran.status == Some(1) && ran.stderr.contains("youtube_vis.json"), "{ran:?}");
+}
+
+#[test]
 #[cfg(unix)]
 fn a_stopped_run_goes_on_with_the_same_tracks() {
     let place = Place::new();

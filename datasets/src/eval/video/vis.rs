@@ -1,6 +1,6 @@
 //! YouTube-VIS: ground truth, and tracks as a results list or as a data set.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use hotcoco::types::{Annotation, Dataset, Extra, Segmentation};
@@ -230,7 +230,8 @@ impl Vis {
     }
 }
 
-/// The images of the videos in a file, with the masks of the objects in each of them, as a data set of COCO's.
+/// The images of the videos in a file, with the masks of the objects in each of them, as a data set of COCO's. The annotations of
+/// an object have its place as their id, from 1.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidData`] and [`ErrorKind::Mismatch`] if it cannot be read.
@@ -246,17 +247,18 @@ pub(crate) fn in_images(bytes: &[u8], path: &Path) -> Result<Dataset> {
         first.insert(video.id, start);
         images.extend((start..).zip(&video.file_names).map(|(id, name)| image(id, name.clone(), (0, 0))));
     }
+    let mut numbers = HashSet::new();
     for (place, track) in vis.tracks.iter().enumerate() {
         let masks = || {
             (first[&track.video]..)
                 .zip(&track.masks)
                 .filter_map(|(image, mask)| Some((image, mask.as_ref()?)))
         };
-        if track.number.is_none() && masks().count() > 1 {
-            let why = "expected a track_id; give a new object a number that no other one has";
-            return Err(wrong_entry(ErrorKind::InvalidData, path, place, why));
+        if track.number.is_some_and(|number| !numbers.insert((track.video, number))) {
+            return Err(wrong_entry(ErrorKind::InvalidData, path, place, "another object has its track_id"));
         }
         annotations.extend(masks().filter(|(_, mask)| mask.area() > 0).map(|(image_id, mask)| Annotation {
+            id: place as u64 + 1,
             image_id,
             category_id: track.category,
             iscrowd: track.is_crowd,

@@ -79,7 +79,7 @@ pub(crate) fn all_labels(root: &Path) -> Result<Option<AllLabels>> {
         } else {
             let mut instances = instances_of(&record);
             for (own, one) in instances.iter_mut().zip(&record.instances) {
-                own.mask = record.mask(one);
+                (own.mask, own.polygon) = (record.mask(one), None);
             }
             Labels { version: String::new(), is_corrected: true, instances, added: 0 }
         };

@@ -10,8 +10,8 @@ use crate::label::store::journal::difference;
 use crate::label::store::layout::masks_folder;
 use crate::label::store::placer::hash_of_label;
 use crate::label::store::{
-    Contents, DataSet, Entry, Event, Existing, Journal, Meaning, Opening, OutputFolder, Owner, Placer,
-    SavedLabels, State, Summary, classes_of, journal_path, label_files,
+    ClassHashes, Contents, DataSet, Entry, Event, Existing, Journal, Meaning, Opening, OutputFolder, Owner,
+    Placer, SavedLabels, State, Summary, classes_of, journal_path, label_files,
 };
 use crate::label::{CheckCancelled, Format, ImageFile, ImageSet, Record, disk};
 use ocelli::{Error, Result};
@@ -41,8 +41,11 @@ impl Part {
             return refuse("it is not finished; finish this shard first");
         }
         state.recover(&OutputFolder::FOLDERS)?;
-        let state = state.follow_annotations(&contents.options, None)?;
+        let mut state = state.follow_annotations(&contents.options, None)?;
         let classes = classes_of(&settings).unwrap_or_default();
+        if contents.options.has(Format::Masks) {
+            state.see_all_masks(&ImageSet::default(), ClassHashes::new(classes.names()).all)?;
+        }
         let placer = Placer::new(state, &contents.options, &ImageSet::default(), &classes);
         Ok(Self { folder, contents, journal, settings, placer })
     }

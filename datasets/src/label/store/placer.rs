@@ -172,7 +172,7 @@ impl Placer {
             }
         }
         let masks = self.corrected_masks(name, validation)?;
-        all.extend(masks.map(|(masks, folder)| (masks, (folder, Format::Masks))));
+        all.extend(masks);
         let (later, older): (Vec<_>, Vec<_>) = all.into_iter().partition(|(one, _)| !is_older(&one.label));
         let count = later.len();
         let is_again = |(_, (file, _)): &(Correction, (String, Format))| {
@@ -271,8 +271,7 @@ impl Placer {
             let owner = self.state.place_bytes(&file, self.meaning(Some(format)), text.as_bytes())?;
             self.propose(record, &file, format, owner == Owner::Person)?;
         }
-        let has_masks = self.bound[&record.name].corrected.iter().any(|(_, format)| *format == Format::Masks);
-        if self.options.has(Format::Masks) && !has_masks {
+        if self.options.has(Format::Masks) {
             self.place_masks(shown, validation)?;
         }
         self.state.commit_if_due()
@@ -289,20 +288,23 @@ impl Placer {
         }
     }
 
-    /// Writes the masks of an image.
+    /// Writes the masks of an image, unless they are the person's.
     fn place_masks(&mut self, record: &Record, validation: bool) -> Result<()> {
-        let folder = masks_folder(&record.name, validation);
+        let [folder, other] = [validation, !validation].map(|split| masks_folder(&record.name, split));
+        let mut rest = self.state.masks_in(&other);
+        if self.bound[&record.name].corrected.iter().any(|(_, format)| *format == Format::Masks) {
+            return rest.iter().try_for_each(|file| self.state.remove(file).map(drop));
+        }
         if record.instances.iter().any(|instance| instance.mask.is_some()) {
             self.create_folder_of(&self.state.root.join(&folder).join("any"))?;
         }
         // Those of instances that are not found any more.
-        let mut rest = self.state.masks_in(&folder);
+        rest.extend(self.state.masks_in(&folder));
         for (name, bytes) in mask_files(record, &self.file_names) {
             let file = format!("{folder}{name}");
             self.state.place_bytes(&file, self.meaning(Some(Format::Masks)), &bytes?)?;
             rest.remove(&file);
         }
-        rest.extend(self.state.masks_in(&masks_folder(&record.name, !validation)));
         rest.iter().try_for_each(|file| self.state.remove(file).map(drop))
     }
 

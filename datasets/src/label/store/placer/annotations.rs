@@ -4,7 +4,7 @@
 //! file is ours again. Programs order keys, number ids and write numbers and names of files in their own ways: what an annotation says
 //! is compared with what it said in the copy of the file. What is not known to say the same counts as the person's.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use hotcoco::types::{Annotation, Dataset, Image, Segmentation};
@@ -175,12 +175,15 @@ impl Placer {
         refuse: &dyn Fn(String) -> Error,
     ) -> Result<Vec<SavedLabels>> {
         let path = self.state.root.join(file);
-        let now = self.annotations(bytes, &path).map_err(refuse)?;
+        let mut now = self.annotations(bytes, &path).map_err(refuse)?;
         let copy = self.state.read_copy(file)?;
         let names = self.names_in_files(journal)?;
         // A version that kept no copy wrote what would be written now.
         let copy = copy.map_or_else(|| whole_file(journal, self, (format, split)), Ok)?;
         let before = self.annotations(&copy, &path).map_err(refuse)?;
+        if format == Format::YoutubeVis {
+            number_objects(&before, &mut now).map_err(refuse)?;
+        }
         let is_own =
             |(name, _): &(String, String)| split.is_none_or(|split| split == self.is_validation(name));
         let (names, others): (Vec<_>, Vec<_>) = names.into_iter().partition(is_own);
@@ -301,23 +304,9 @@ impl Placer {
             seen.map(|(one, class)| line(one, *class, size)).collect::<Result<Vec<Line>, String>>()
         };
         let (mut lines, mut former) = (lines(own)?, lines(former)?);
-        let texts = texts(self, &now, format);
+        let mut texts = texts(self, &now, format);
         if format == Format::YoutubeVis {
-            // An object has one class and one score for all images, and its masks alone are read.
-            let is_it = |line: &Line, one: &Instance| {
-                let is_object = one.track == line.track && (one.track.is_some() || one.class == line.class);
-                is_object && now.mask(one) == line.mask
-            };
-            for (line, is_former) in
-                lines.iter_mut().map(|line| (line, false)).chain(former.iter_mut().map(|line| (line, true)))
-            {
-                if let Some(at) = now.instances.iter().position(|one| is_it(line, one)) {
-                    line.bbox = now.instances[at].bbox.into();
-                    if is_former {
-                        line.text.clone_from(&texts[at]);
-                    }
-                }
-            }
+            as_in_videos(&now, &mut texts, &mut lines, &mut former);
         }
         if is_as_written(&mut lines, former, &now, &texts) {
             return Ok(None);
@@ -340,6 +329,60 @@ impl Placer {
         let classes = self.classes.of_first(seen);
         Ok(Some(SavedLabels { name, width, height, classes, instances, is_merged: false, older: Vec::new() }))
     }
+}
+
+/// An object in a video has one class and one score for all images, and one mask in an image: what is read of it is what the record has.
+fn as_in_videos(record: &Record, texts: &mut [String], lines: &mut [Line], former: &mut [Line]) {
+    for (at, one) in record.instances.iter().enumerate().filter(|(_, one)| one.track.is_some()) {
+        if record.instances[at + 1..].iter().any(|other| other.track == one.track) {
+            texts[at].clear();
+        }
+    }
+    let at = |line: &Line| {
+        record.instances.iter().position(|one| {
+            let is_object = one.track == line.track && (one.track.is_some() || one.class == line.class);
+            is_object && record.mask(one) == line.mask
+        })
+    };
+    for line in former.iter_mut() {
+        if let Some(at) = at(line) {
+            line.text.clone_from(&texts[at]);
+        }
+    }
+    for line in lines.iter_mut().chain(former) {
+        line.bbox = at(line).map_or(line.bbox, |at| record.instances[at].bbox.into());
+    }
+}
+
+/// Gives the objects of a video without a number, which programs leave out, that of the object that had one of their masks.
+///
+/// # Errors
+/// If there is none for an object in several images.
+fn number_objects(before: &Annotations, now: &mut Annotations) -> Result<(), String> {
+    let key = |one: &Annotation| (one.image_id, json!(one.segmentation).to_string());
+    let numbers = |all: &Annotations| -> HashMap<_, u64> {
+        all.of_image.values().flatten().filter_map(|(one, _)| Some((key(one), track(one)?))).collect()
+    };
+    let taken: HashSet<u64> = numbers(now).into_values().collect();
+    let mut known = numbers(before);
+    known.retain(|_, number| !taken.contains(number));
+    // By their places: the number of their masks, and theirs.
+    let mut objects: BTreeMap<u64, (usize, Option<u64>)> = BTreeMap::new();
+    for (one, _) in now.of_image.values().flatten().filter(|(one, _)| track(one).is_none()) {
+        let (count, number) = objects.entry(one.id).or_default();
+        *count += 1;
+        *number = number.or_else(|| known.get(&key(one)).copied());
+    }
+    if let Some((place, _)) = objects.iter().find(|(_, (count, number))| *count > 1 && number.is_none()) {
+        let why = "expected a track_id; give a new object a number that no other one has";
+        return Err(format!("annotation {place}: {why}"));
+    }
+    for (one, _) in now.of_image.values_mut().flatten() {
+        if let Some((_, Some(number))) = objects.get(&one.id) {
+            one.extra.insert(annotations::TRACK.to_owned(), (*number).into());
+        }
+    }
+    Ok(())
 }
 
 /// `true` if these lines say what the former ones did. One that says the same gets its text, and a mask that a program left behind

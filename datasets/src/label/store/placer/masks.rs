@@ -59,29 +59,30 @@ fn pngs(folder: PathBuf) -> impl Iterator<Item = String> {
 }
 
 impl Placer {
-    /// The correction of an image's masks, whatever the name of the image is, and their folder. That of the other split counts if the
+    /// The corrections of an image's masks, each with its folder, whatever the name of the image is. That of the other split counts if the
     /// image was moved without it.
     pub(super) fn corrected_masks(
         &mut self,
         name: &str,
         validation: bool,
-    ) -> Result<Option<(Correction, String)>> {
+    ) -> Result<Vec<(Correction, (String, Format))>> {
         let meaning = self.meaning(Some(Format::Masks));
         let mut corrected = Vec::new();
         for folder in [validation, !validation].map(|split| masks_folder(name, split)) {
-            if self.options.has(Format::Masks) && self.state.see_masks(&folder, meaning)? {
-                corrected.push(folder);
+            if !self.options.has(Format::Masks) || !self.state.see_masks(&folder, meaning)? {
+                continue;
             }
+            // No other file has this hash.
+            let (mut content, mut is_merged) = (String::from("masks\n"), true);
+            for file in self.state.masks_in(&folder) {
+                is_merged &= self.state.is_merged(&file)?;
+                let hash = self.state.on_disk(&file)?;
+                content.extend(hash.map(|hash| format!("{} {hash}\n", &file[folder.len()..])));
+            }
+            let label = format!("{folder} {}", hash_of_bytes(content));
+            corrected.push((Correction { label, is_merged }, (folder, Format::Masks)));
         }
-        let Some(folder) = corrected.into_iter().next() else { return Ok(None) };
-        // No other file has this hash.
-        let (mut content, mut is_merged) = (String::from("masks\n"), true);
-        for file in self.state.masks_in(&folder) {
-            is_merged &= self.state.is_merged(&file)?;
-            let hash = self.state.on_disk(&file)?;
-            content.extend(hash.map(|hash| format!("{} {hash}\n", &file[folder.len()..])));
-        }
-        Ok(Some((Correction { label: format!("{folder} {}", hash_of_bytes(content)), is_merged }, folder)))
+        Ok(corrected)
     }
 
     /// The masks in the folder of an image, in the order of the record's instances.
