@@ -271,8 +271,28 @@ fn youtube_vis_is_compared_with_what_was_written() {
     place.succeed(OCELLI, &run);
     assert_eq!((read("annotations.json"), read("youtube_vis.json"), [0, 8, 16].map(label)), written);
 
+    // A part of an object is another object, which has to be said.
+    for are_left_out in [false, true] {
+        let mut vis = place.json("set/youtube_vis.json");
+        let objects = vis["annotations"].as_array_mut().expect("a list");
+        let mut part = objects[0].clone();
+        objects[0]["segmentations"][2] = Value::Null;
+        for at in 0..2 {
+            part["segmentations"][at] = Value::Null;
+        }
+        part["track_id"] = Value::Null;
+        objects.push(part);
+        if are_left_out {
+            objects.iter_mut().for_each(|object| object["track_id"] = Value::Null);
+        }
+        write(&vis);
+        let ran = place.run(OCELLI, &run);
+        assert!(ran.status == Some(1) && ran.stderr.contains("expected a track_id"), "{ran:?}");
+    }
+
     // The class of an object in one image, by its boxes; then another object is removed, one loses a mask to one without
     // pixels, and one gets a mask in one image, without a box.
+    place.write("set/youtube_vis.json", written.1.as_bytes());
     let mut vis = place.json("set/youtube_vis.json");
     let [first, second, third] = [0, 1, 2].map(|at| vis["annotations"][at]["track_id"].clone());
     let before = by_frame(&place.json("set/annotations.json"));

@@ -94,7 +94,10 @@ impl CorrectedSet {
             );
         }
         if set.peek()?.is_coco() && !State::load(root)?.changed_annotations()?.is_empty() {
-            set.open_to_write(&OutputFolder::open_existing(root)?)?;
+            let folder = OutputFolder::open_existing(root)?;
+            let mut book = set.book(set.open_to_write(&folder)?)?;
+            let (journal, _) = Journal::open_existing(&journal_path(root))?;
+            book.write_whole_files(&journal, set.image_files())?;
         }
         Ok(set)
     }

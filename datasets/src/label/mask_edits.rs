@@ -629,10 +629,15 @@ fn merges_take_the_masks_of_a_shard_together_after_any_stop() {
         join(&place).expect("they belong together");
         check(&place, "joined", "b.png", &[(0, 1.0, changed(24, 3)), (0, 1.0, changed(42, 3))]);
         // A folder that is missing is so in the joined data set, too.
-        std::fs::remove_dir_all(place.path(&folder("e.png"))).expect("it is there");
+        let folder_of_e = folder("e.png");
+        std::fs::remove_dir_all(place.path(&folder_of_e)).expect("it is there");
         let unclear = join(&place).expect("they belong together").unclear;
         assert!(unclear.len() == 1 && unclear[0] == "masks/train/e/: it was removed", "{unclear:?}");
         assert_eq!(found(&place, "joined", "e.png").len(), 3);
+        // An empty one has none.
+        std::fs::create_dir(place.path(&folder_of_e)).expect("a temporary folder");
+        assert_eq!(join(&place).expect("they belong together").unclear, [""; 0]);
+        check(&place, "joined", "e.png", &[]);
         if is_ended {
             assert!(writes > 20, "{writes} writes");
             break;
@@ -760,23 +765,121 @@ fn masks_beside_labels_that_were_corrected_are_evaluated_before_the_next_run() {
     assert!(found_masks(&place, "a.png").contains(&ring));
 }
 
+/// Moves a folder or file of an image to the other split.
+fn move_to_val(place: &Place, train: &str) {
+    let to = place.path(&train.replace("/train/", "/val/"));
+    std::fs::create_dir_all(to.parent().expect("it has one")).expect("a temporary folder");
+    std::fs::rename(place.path(train), to).expect("it is there");
+}
+
 #[test]
 fn masks_of_an_image_that_was_moved_to_the_other_split_count() {
-    for is_seen in [false, true] {
+    for (is_seen, are_moved) in [(false, false), (true, false), (false, true), (true, true)] {
         let (place, run) = labelled(&[Format::Yolo, Format::Masks, Format::Coco]);
         write(&place, "set/masks/train/a/dog-1.png", &changed(22, 2));
         if is_seen {
             label(&place, &run).expect("nothing is new");
         }
+        if are_moved {
+            move_to_val(&place, "set/masks/train/a");
+        }
         let own = masks(&place, "set");
-        let text = place.read("set/labels/train/a.txt").unwrap_or_default();
-        place.write("set/labels/val/a.txt", &text);
-        place.remove("set/labels/train/a.txt");
+        move_to_val(&place, "set/labels/train/a.txt");
         for _ in 0..2 {
             let summary = label(&place, &run).expect("nothing is new");
             assert_eq!(summary.unclear, [""; 0]);
             assert!(masks(&place, "set") == own, "{is_seen}: {:?}", masks(&place, "set").keys());
             assert!(found_masks(&place, "a.png").contains(&changed(22, 2)));
+            Truth::open(&place.path("set/annotations.json")).expect("all files say the same");
+        }
+    }
+}
+
+#[test]
+fn masks_that_are_moved_with_their_image_are_no_correction() {
+    for are_copied in [false, true] {
+        let (place, run) = labelled(&[Format::Yolo, Format::Masks, Format::Coco]);
+        let own = masks(&place, "set");
+        move_to_val(&place, "set/labels/train/a.txt");
+        move_to_val(&place, "set/images/train/a.png");
+        move_to_val(&place, "set/masks/train/a");
+        if are_copied {
+            for (file, bytes) in own.iter().filter(|(file, _)| file.starts_with("train/a/")) {
+                std::fs::create_dir_all(place.path("set/masks/train/a")).expect("a temporary folder");
+                std::fs::write(place.path(&format!("set/masks/{file}")), bytes).expect("a temporary folder");
+            }
+        }
+        for _ in 0..2 {
+            let summary = label(&place, &run).expect("nothing is new");
+            assert!(summary.unclear.is_empty() && summary.corrected.is_empty(), "{summary:?}");
+            let moved = own.iter().map(|(file, bytes)| (file.replace("train/a/", "val/a/"), bytes.clone()));
+            assert!(masks(&place, "set") == moved.collect(), "{:?}", masks(&place, "set").keys());
+        }
+        // One in the folder of the other split is named, and changes nothing.
+        let before = place.read("set/annotations.json");
+        write(&place, "set/masks/train/a/dog-1.png", &changed(22, 2));
+        let unclear = label(&place, &run).expect("nothing is new").unclear;
+        assert_eq!(unclear, ["masks/train/a/: its image has masks in masks/val/a/"]);
+        assert_eq!(place.read("set/annotations.json"), before);
+        write(&place, "set/masks/val/a/dog-0.png", &changed(2, 2));
+        label(&place, &run).expect("nothing is new");
+        let painted = [square(22, 2), square(42, 2), changed(2, 2)];
+        assert_eq!(found_masks(&place, "a.png"), painted);
+        // Back where it was.
+        place.remove("set/masks/train/a/dog-1.png");
+        for file in ["labels/train/a.txt", "images/train/a.png", "masks/train/a"] {
+            let (from, to) = (
+                place.path(&format!("set/{}", file.replace("/train/", "/val/"))),
+                place.path(&format!("set/{file}")),
+            );
+            drop(std::fs::remove_dir(&to));
+            std::fs::rename(from, to).expect("it is there");
+        }
+        assert_eq!(label(&place, &run).expect("nothing is new").unclear, [""; 0]);
+        assert_eq!(found_masks(&place, "a.png"), painted);
+    }
+}
+
+#[test]
+fn masks_that_are_painted_after_a_page_was_saved_have_what_was_saved() {
+    let (place, run) = labelled(&[Format::Masks, Format::Coco]);
+    let set = CorrectedSet::open(&place.path("set")).expect("it is labelled");
+    let labels = set.labels(&set.images()[0]).expect("it is labelled");
+    set.save(&set.images()[0], &labels.version, &labels.instances[1..]).expect("nothing changed meanwhile");
+    assert_eq!(masks(&place, "set").keys().filter(|file| file.starts_with("train/a/")).count(), 2);
+    write(&place, "set/masks/train/a/dog-0.png", &changed(22, 2));
+    assert_eq!(label(&place, &run).expect("nothing is new").unclear, [""; 0]);
+    assert_eq!(found_masks(&place, "a.png"), [square(42, 2), changed(22, 2)]);
+}
+
+#[test]
+fn masks_that_are_painted_after_a_run_was_stopped_lose_no_annotation() {
+    for writes in 0.. {
+        let (place, run) = labelled(&[Format::Masks, Format::Coco]);
+        let text = place.read("set/annotations.json").expect("it is there");
+        let mut coco: Value = serde_json::from_str(&text).expect("it is JSON");
+        let all = coco["annotations"].as_array_mut().expect("a list");
+        all.retain(|one| !(one["image_id"] == 1 && one["bbox"][0] == 2.0));
+        place.write("set/annotations.json", &coco.to_string());
+        let is_ended = stopping(writes, || label(&place, &run)).is_ok();
+        // The last object, whatever its number is.
+        let file = ["set/masks/train/a/dog-1.png", "set/masks/train/a/dog-2.png"].into_iter().find(|file| {
+            let bytes = std::fs::read(place.path(file)).unwrap_or_default();
+            decoded(&bytes, (SIDE, SIDE)).is_ok_and(|mask| mask == square(42, 2))
+        });
+        // Between two names, there is nothing to paint.
+        let Some(file) = file else { continue };
+        write(&place, file, &changed(42, 2));
+        for _ in 0..2 {
+            let unclear = label(&place, &run).expect("nothing is new").unclear;
+            let there = found_masks(&place, "a.png");
+            // The masks count if they had what the annotations say, and are named if not.
+            assert!(there.len() == 2 && there.contains(&square(22, 2)), "{writes} writes: {there:?}");
+            assert_eq!(unclear.is_empty(), there.contains(&changed(42, 2)), "{writes} writes: {unclear:?}");
+        }
+        if is_ended {
+            assert!(file.ends_with("-1.png") && writes > 8, "{writes} writes");
+            break;
         }
     }
 }
@@ -790,6 +893,14 @@ fn files_that_are_no_masks_of_a_run_stay_and_refuse_none() {
     run.existing = Existing { restart: true, ..Existing::default() };
     label(&place, &run).expect("masks are no format of it");
     run.existing.discard_corrections = true;
+    label(&place, &run).expect("masks are no format of it");
+    assert_eq!(masks(&place, "set").len(), 1);
+
+    let (place, mut run) = labelled(&[Format::Yolo, Format::Masks]);
+    run.options.formats = vec![Format::Yolo];
+    label(&place, &run).expect("masks are dropped");
+    write(&place, "set/masks/train/a/dog-0.png", &square(30, 30));
+    run.existing = Existing { restart: true, discard_corrections: true, ..Existing::default() };
     label(&place, &run).expect("masks are no format of it");
     assert_eq!(masks(&place, "set").len(), 1);
 

@@ -34,6 +34,15 @@ impl CorrectedSet {
         Ok((record, labels))
     }
 
+    pub(super) fn image_files(&self) -> impl Iterator<Item = ImageFile> {
+        let file = |image: &SetImage| ImageFile {
+            path: image.source.clone(),
+            name: image.name.clone(),
+            frame: None,
+        };
+        self.images.iter().map(file)
+    }
+
     /// `self` is the data set as it is now.
     pub(super) fn save_in_coco(
         &self,
@@ -52,12 +61,7 @@ impl CorrectedSet {
         let has_masks = settings.get("masks").and_then(serde_json::Value::as_bool).unwrap_or(false)
             || record.instances.iter().any(|one| one.mask.is_some());
         let instances = instances.iter().map(|one| changed(&record, one, has_masks)).collect();
-        let images = self.images.iter().map(|image| ImageFile {
-            path: image.source.clone(),
-            name: image.name.clone(),
-            frame: None,
-        });
-        book.save_in_coco(&record, instances, &journal, images)?;
+        book.save_in_coco(&record, instances, &journal, self.image_files())?;
         self.coco_labels(&mut book, &journal, image).map(|(_, labels)| labels)
     }
 }

@@ -142,17 +142,27 @@ impl Book {
     ) -> Result<()> {
         let (name, width, height) = (record.name.clone(), record.width, record.height);
         let classes = self.placer.classes.all;
-        // The record comes first: after a stop, the next run writes the file from it.
         // The label files that were corrected before are on record before, too.
         let older = self.placer.labels_of_corrections(&name)?;
         let saved = SavedLabels { name, width, height, classes, instances, is_merged: false, older };
+        journal.splits().for_each(|(name, validation)| self.placer.prefer(name, validation));
+        self.placer.place_saved(vec![saved.clone()], journal)?;
+        // The record comes first: after a stop, the next run writes COCO's files from it.
         self.placer.state.append(Event::Saved(vec![saved]))?;
         self.note_checked(&record.name);
+        self.write_whole_files(journal, images)
+    }
+
+    /// Writes COCO's files again, with those of `images` that they have.
+    pub fn write_whole_files(
+        &mut self,
+        journal: &Journal,
+        images: impl Iterator<Item = ImageFile>,
+    ) -> Result<()> {
         // A run that has not ended yet writes the file.
         if !self.placer.state.root.join(COCO_FILE).is_file() {
             return Ok(());
         }
-        journal.splits().for_each(|(name, validation)| self.placer.prefer(name, validation));
         let mut files = Vec::new();
         for image in images {
             // The last run may have removed it with its source.

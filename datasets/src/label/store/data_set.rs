@@ -221,7 +221,7 @@ fn see_masks(
     let before = classes_at(journal).map(|classes| ClassHashes::new(classes.names()).all);
     let formats = state.contents.as_ref().map(|contents| &contents.options.formats);
     let has_masks = options.has(Format::Masks)
-        || state.files.values().any(|entry| entry.meaning.format == Some(Format::Masks));
+        || state.files.values().any(|one| one.meaning.format == Some(Format::Masks) && one.hash.is_some());
     if has_masks && (is_new || formats != Some(&options.formats) || before != Some(classes.all)) {
         state.see_all_masks(whole, before.unwrap_or(classes.all))?;
     }

@@ -134,7 +134,8 @@ impl State {
 
     /// The files of the person become ours: `files`, and those on record.
     pub fn discard_corrections(&mut self, files: impl Iterator<Item = (String, Meaning)>) -> Result<()> {
-        let known = self.files.values().map(|entry| (entry.file.clone(), entry.meaning));
+        let known = self.files.values().filter(|entry| entry.hash.is_some());
+        let known = known.map(|entry| (entry.file.clone(), entry.meaning));
         let all: HashMap<String, Meaning> = files.chain(known).collect();
         for (file, meaning) in all {
             let on_disk = self.on_disk(&file)?;
@@ -171,7 +172,7 @@ impl State {
 
     /// The same for files that are the person's together: from the first one on that a person changed or added. The others are
     /// as they were written, which is no correction of them. Returns whether they are the person's.
-    pub fn see_together(&mut self, files: &[String], meaning: Meaning) -> Result<bool> {
+    pub fn see_together(&mut self, files: &BTreeSet<String>, meaning: Meaning) -> Result<bool> {
         let mut owners = Vec::with_capacity(files.len());
         for file in files {
             let owner = self.see(file)?;

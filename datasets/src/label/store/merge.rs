@@ -292,7 +292,7 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
     let placer = &mut joined.placer;
     let Some(record) = joined.journal.labelled(name)? else { return Ok(()) };
     let mut files = BTreeMap::new();
-    let mut split = None;
+    let (mut split, mut folders) = (None, Vec::new());
     for validation in [false, true] {
         let labels = label_files(&part.contents.options, name, validation);
         let [from, to] = [name_there, name].map(|name| masks_folder(name, validation));
@@ -304,9 +304,12 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
             let file = labels.get(at).map_or_else(|| there.replacen(&from, &to, 1), |(file, _)| file.clone());
             let is_corrected = part.placer.state.owner(&there)? == Owner::Person;
             if is_corrected {
-                // VOC has no folders for the splits.
-                split = split.or((format != Format::Voc).then_some(validation));
-                has_masks |= format == Format::Masks;
+                // VOC has no folders for the splits, and masks that are missing may be in the other one.
+                let is_mask = format == Format::Masks;
+                let is_in_split =
+                    format != Format::Voc && (!is_mask || part.folder.root.join(&there).is_file());
+                split = split.or(is_in_split.then_some(validation));
+                has_masks |= is_mask;
             }
             files.insert(file, (there, format, is_corrected));
         }
@@ -317,6 +320,7 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
         }
         let masks = files.iter_mut().filter(|(file, _)| has_masks && file.starts_with(&to));
         masks.for_each(|(_, (.., is_corrected))| *is_corrected = true);
+        folders.extend(has_masks.then_some((from, to)));
     }
     for (file, (_, format, _)) in files.iter().filter(|(_, (.., is_corrected))| !is_corrected) {
         // The correction that was merged earlier was undone.
@@ -334,6 +338,14 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
     // Beside masks that are a person's, no others are written.
     let others = files.extract_if(.., |_, (_, format, _)| *format != Format::Masks).collect();
     merge_files(placer, part, name, files)?;
+    for (from, to) in folders {
+        // Without its folder, masks are missing, and in an empty one they were removed.
+        if part.folder.root.join(from).is_dir() {
+            placer.create_folder_of(&placer.state.root.join(to).join("any"))?;
+        } else {
+            drop(std::fs::remove_dir(placer.state.root.join(to)));
+        }
+    }
     // What was found comes first, so that its hash is on record and what follows counts as a correction.
     placer.place_labels(&record)?;
     placer.state.commit()?;
@@ -374,20 +386,13 @@ fn merge_files(
         }
         // The correction has the classes that it was made with.
         let meaning = part.placer.state.recorded_meaning(&there).unwrap_or(placer.meaning(Some(format)));
-        merged.push((file, from, to, meaning, corrected));
+        merged.push((file, to, meaning, corrected));
     }
     let is_mask = |meaning: Meaning| meaning.format == Some(Format::Masks);
     merged.retain(|(.., meaning, _)| !(has_own_masks && is_mask(*meaning)));
-    for (file, from, to, meaning, corrected) in merged {
+    for (file, to, meaning, corrected) in merged {
         placer.create_folder_of(&to)?;
         placer.state.merge(&file, meaning, corrected.as_deref())?;
-        // Without its folder, a mask is missing and not removed.
-        if let (Some(there), Some(here)) = (from.parent(), to.parent())
-            && is_mask(meaning)
-            && !there.is_dir()
-        {
-            drop(std::fs::remove_dir(here));
-        }
     }
     Ok(())
 }

@@ -292,7 +292,10 @@ impl Placer {
     fn place_masks(&mut self, record: &Record, validation: bool) -> Result<()> {
         let [folder, other] = [validation, !validation].map(|split| masks_folder(&record.name, split));
         let mut rest = self.state.masks_in(&other);
-        if self.bound[&record.name].corrected.iter().any(|(_, format)| *format == Format::Masks) {
+        let has_own = !self.state.masks_in(&folder).is_empty();
+        let mut masks =
+            self.bound[&record.name].corrected.iter().filter(|(_, format)| *format == Format::Masks);
+        if masks.any(|(corrected, _)| *corrected == folder || !has_own) {
             return rest.iter().try_for_each(|file| self.state.remove(file).map(drop));
         }
         if record.instances.iter().any(|instance| instance.mask.is_some()) {

@@ -4,7 +4,7 @@
 //! file is ours again. Programs order keys, number ids and write numbers and names of files in their own ways: what an annotation says
 //! is compared with what it said in the copy of the file. What is not known to say the same counts as the person's.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use hotcoco::types::{Annotation, Dataset, Image, Segmentation};
@@ -97,12 +97,19 @@ impl State {
             let hash = Some(hash_of_bytes(&bytes));
             files.push((FileEntry { before: hash.clone(), hash, ..placer.state.files[file].clone() }, bytes));
         }
-        let state = &mut placer.state;
-        for (entry, bytes) in files.iter().filter(|_| state.log.file.is_some()) {
-            state.keep_followed(&entry.file, bytes)?;
+        if placer.state.log.file.is_some() {
+            for (entry, bytes) in &files {
+                placer.state.keep_followed(&entry.file, bytes)?;
+            }
+            let saved: Vec<SavedLabels> = saved.values().map(|(one, _)| one.clone()).collect();
+            // What a person changes from here on is later, and has it. With more classes, images are searched first.
+            if classes.names().count() == count {
+                placer.place_saved(saved, &journal)?;
+            }
         }
         let files = files.into_iter().map(|(entry, _)| entry).collect();
-        state.append(Event::Followed { files, saved: saved.into_values().map(|(one, _)| one).collect() })?;
+        let saved = saved.into_values().map(|(one, _)| one).collect();
+        placer.state.append(Event::Followed { files, saved })?;
         Ok(placer.state)
     }
 }
@@ -166,6 +173,16 @@ fn is_same_text(placer: &Placer, a: &SavedLabels, b: &SavedLabels) -> bool {
 }
 
 impl Placer {
+    /// Writes the label files of images with what is about to be saved. After a stop before it is, they are as they were found again.
+    pub fn place_saved(&mut self, saved: Vec<SavedLabels>, journal: &Journal) -> Result<()> {
+        for one in saved {
+            let labelled = journal.labelled(&one.name)?;
+            self.state.saved.insert(one.name.clone(), one);
+            labelled.map_or(Ok(()), |record| self.place_labels(&record))?;
+        }
+        self.state.commit()
+    }
+
     /// The images whose labels a person changed in a file, which has those of a split or all, as they are to be saved.
     fn changed_images(
         &mut self,
@@ -175,15 +192,13 @@ impl Placer {
         refuse: &dyn Fn(String) -> Error,
     ) -> Result<Vec<SavedLabels>> {
         let path = self.state.root.join(file);
-        let mut now = self.annotations(bytes, &path).map_err(refuse)?;
         let copy = self.state.read_copy(file)?;
         let names = self.names_in_files(journal)?;
         // A version that kept no copy wrote what would be written now.
         let copy = copy.map_or_else(|| whole_file(journal, self, (format, split)), Ok)?;
-        let before = self.annotations(&copy, &path).map_err(refuse)?;
-        if format == Format::YoutubeVis {
-            number_objects(&before, &mut now).map_err(refuse)?;
-        }
+        let [before, now] = [(&*copy, None), (bytes, Some(&*copy))]
+            .map(|(bytes, former)| self.annotations(bytes, former, &path));
+        let (before, now) = (before.map_err(refuse)?, now.map_err(refuse)?);
         let is_own =
             |(name, _): &(String, String)| split.is_none_or(|split| split == self.is_validation(name));
         let (names, others): (Vec<_>, Vec<_>) = names.into_iter().partition(is_own);
@@ -239,10 +254,10 @@ impl Placer {
         Ok(names)
     }
 
-    /// Parses a file.
-    fn annotations(&self, bytes: &[u8], path: &Path) -> Result<Annotations, String> {
+    /// Parses a file, which was like the former one.
+    fn annotations(&self, bytes: &[u8], former: Option<&[u8]>, path: &Path) -> Result<Annotations, String> {
         let mut dataset = if path.ends_with(YOUTUBE_VIS_FILE) {
-            in_images(bytes, path).map_err(|e| e.to_string())?
+            in_images(bytes, former, path).map_err(|e| e.to_string())?
         } else {
             let file = annotations::parse_file(bytes, path).map_err(|e| e.to_string())?;
             if !file.is_whole() {
@@ -323,7 +338,9 @@ impl Placer {
         let has_new_class = |one: &Instance| {
             lines.iter().any(|line| !texts.contains(&line.text) && is_same(&one.bbox.into(), &line.bbox))
         };
-        unnamed.retain(|one| !has_new_class(one));
+        let is_line =
+            |one: &Instance| one.track.is_some() && lines.iter().any(|line| line.track == one.track);
+        unnamed.retain(|one| !has_new_class(one) && !is_line(one));
         let Record { name, mut instances, .. } = with_lines(self, &now, &lines, "", texts);
         instances.append(&mut unnamed);
         let classes = self.classes.of_first(seen);
@@ -352,37 +369,6 @@ fn as_in_videos(record: &Record, texts: &mut [String], lines: &mut [Line], forme
     for line in lines.iter_mut().chain(former) {
         line.bbox = at(line).map_or(line.bbox, |at| record.instances[at].bbox.into());
     }
-}
-
-/// Gives the objects of a video without a number, which programs leave out, that of the object that had one of their masks.
-///
-/// # Errors
-/// If there is none for an object in several images.
-fn number_objects(before: &Annotations, now: &mut Annotations) -> Result<(), String> {
-    let key = |one: &Annotation| (one.image_id, json!(one.segmentation).to_string());
-    let numbers = |all: &Annotations| -> HashMap<_, u64> {
-        all.of_image.values().flatten().filter_map(|(one, _)| Some((key(one), track(one)?))).collect()
-    };
-    let taken: HashSet<u64> = numbers(now).into_values().collect();
-    let mut known = numbers(before);
-    known.retain(|_, number| !taken.contains(number));
-    // By their places: the number of their masks, and theirs.
-    let mut objects: BTreeMap<u64, (usize, Option<u64>)> = BTreeMap::new();
-    for (one, _) in now.of_image.values().flatten().filter(|(one, _)| track(one).is_none()) {
-        let (count, number) = objects.entry(one.id).or_default();
-        *count += 1;
-        *number = number.or_else(|| known.get(&key(one)).copied());
-    }
-    if let Some((place, _)) = objects.iter().find(|(_, (count, number))| *count > 1 && number.is_none()) {
-        let why = "expected a track_id; give a new object a number that no other one has";
-        return Err(format!("annotation {place}: {why}"));
-    }
-    for (one, _) in now.of_image.values_mut().flatten() {
-        if let Some((_, Some(number))) = objects.get(&one.id) {
-            one.extra.insert(annotations::TRACK.to_owned(), (*number).into());
-        }
-    }
-    Ok(())
 }
 
 /// `true` if these lines say what the former ones did. One that says the same gets its text, and a mask that a program left behind

@@ -122,8 +122,8 @@ pub(super) fn texts(placer: &Placer, record: &Record, format: Format) -> Vec<Str
     let size = (record.width, record.height);
     let text = |one: &Instance| match format {
         Format::Coco => mark_of(record, one, placer.options.polygons),
-        // It has masks alone.
-        Format::YoutubeVis if one.mask.is_none() => String::new(),
+        // It has masks with pixels alone.
+        Format::YoutubeVis if record.mask(one).is_none_or(|mask| mask.area() == 0) => String::new(),
         Format::YoutubeVis => mark_of(record, one, false),
         Format::Voc => voc::line(one, size).text,
         Format::Masks => record.mask(one).map_or_else(String::new, |mask| mask_text(one.class, &mask)),

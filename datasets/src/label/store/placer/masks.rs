@@ -30,10 +30,28 @@ impl State {
         known.chain(there).collect()
     }
 
-    /// Makes all masks in a folder the person's if one of them is. Those that were added are on record with this meaning from now on.
-    pub fn see_masks(&mut self, folder: &str, meaning: Meaning) -> Result<bool> {
-        let files: Vec<String> = self.masks_in(folder).into_iter().collect();
-        self.see_together(&files, meaning)
+    /// Makes all masks of an image in a split the person's if one of them is, and returns this for each split. Those that were moved or
+    /// copied from the other one are ours, and those that were added are on record with this meaning from now on.
+    pub fn see_masks(&mut self, name: &str, meaning: Meaning) -> Result<[bool; 2]> {
+        let [train, val] = [false, true].map(|split| masks_folder(name, split));
+        for (folder, other) in [(&train, &val), (&val, &train)] {
+            let mut new = self.masks_in(folder);
+            new.retain(|file| !self.is_recorded(file));
+            for file in new {
+                let former = file.replacen(folder, other, 1);
+                let hash = self.on_disk(&file)?.filter(|hash| self.is_recorded_as(&former, hash));
+                if hash.is_some() {
+                    self.note(&file, hash, self.files[&former].meaning);
+                    if self.on_disk(&former)?.is_none() {
+                        self.note(&former, None, self.files[&former].meaning);
+                    }
+                }
+            }
+        }
+        Ok([
+            self.see_together(&self.masks_in(&train), meaning)?,
+            self.see_together(&self.masks_in(&val), meaning)?,
+        ])
     }
 
     /// The same for the masks of these images and all that are known.
@@ -42,9 +60,7 @@ impl State {
         let names: BTreeSet<String> = self.images.keys().cloned().chain(named).collect();
         let meaning = Meaning { format: Some(Format::Masks), classes };
         for name in names {
-            for validation in [false, true] {
-                self.see_masks(&masks_folder(&name, validation), meaning)?;
-            }
+            self.see_masks(&name, meaning)?;
         }
         self.commit()
     }
@@ -59,17 +75,22 @@ fn pngs(folder: PathBuf) -> impl Iterator<Item = String> {
 }
 
 impl Placer {
-    /// The corrections of an image's masks, each with its folder, whatever the name of the image is. That of the other split counts if the
-    /// image was moved without it.
+    /// The corrections of an image's masks, each with its folder, whatever the name of the image is. What is missing in the other split is
+    /// no correction.
     pub(super) fn corrected_masks(
         &mut self,
         name: &str,
         validation: bool,
     ) -> Result<Vec<(Correction, (String, Format))>> {
-        let meaning = self.meaning(Some(Format::Masks));
         let mut corrected = Vec::new();
-        for folder in [validation, !validation].map(|split| masks_folder(name, split)) {
-            if !self.options.has(Format::Masks) || !self.state.see_masks(&folder, meaning)? {
+        if !self.options.has(Format::Masks) {
+            return Ok(corrected);
+        }
+        let seen = self.state.see_masks(name, self.meaning(Some(Format::Masks)))?;
+        for split in [validation, !validation].into_iter().filter(|split| seen[usize::from(*split)]) {
+            let folder = masks_folder(name, split);
+            let is_there = |file: &String| self.state.root.join(file).is_file();
+            if split != validation && !self.state.masks_in(&folder).iter().any(is_there) {
                 continue;
             }
             // No other file has this hash.
@@ -92,6 +113,10 @@ impl Placer {
     pub(super) fn mask_lines(&self, folder: &str, record: &Record) -> Result<Vec<Line>, String> {
         if !self.state.root.join(folder).is_dir() {
             return Err(": it was removed".into());
+        }
+        let own = masks_folder(&record.name, self.is_validation(&record.name));
+        if folder != own && !self.state.masks_in(&own).is_empty() {
+            return Err(format!(": its image has masks in {own}"));
         }
         let mut found: Vec<_> = texts(self, record, Format::Masks).into_iter().map(Some).collect();
         let mut lines = Vec::new();
