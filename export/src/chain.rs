@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::checkpoint::Checkpoint;
+use crate::contract::file;
 use crate::errors::refused;
 use crate::exporter::ExportOptions;
 use crate::model::{Plan, Section};
@@ -58,7 +59,9 @@ pub fn export_chain(
     for (done, (section, path)) in parts.iter().enumerate() {
         progress(done, parts.len())?;
         let name = path.file_name().and_then(|name| name.to_str()).expect("the names are ASCII");
-        plan.backbone(*section).finish(folder, name)?;
+        let graph = plan.graph(file::BACKBONE);
+        plan.backbone(&graph, *section);
+        graph.finish(folder, name)?;
         if let Section::Branch(branch) = section {
             branches.push((*branch, path.clone()));
         }

@@ -68,11 +68,11 @@ pub fn export(
         let mut written = Vec::new();
         for (done, &(file, build)) in parts.iter().enumerate() {
             progress(ExportProgress { file, done, total: parts.len() })?;
-            let graph = build(&plan);
-            let graph = match &half {
-                Some(rules) => graph.in_half(rules),
-                None => graph,
-            };
+            let mut graph = plan.graph(file);
+            build(&plan, &graph);
+            if let Some(rules) = &half {
+                graph = graph.in_half(rules);
+            }
             written.extend(graph.finish(staging.path(), file)?);
         }
         written.push(copy_tokenizer(checkpoint, staging.path())?);
@@ -90,36 +90,36 @@ pub fn export(
     Ok(manifest)
 }
 
-type Build<'w> = fn(&Plan<'w>) -> Graph<'w>;
+type Build<'w> = fn(&Plan<'w>, &Graph<'w>);
 
 /// The graphs of the folder: their files, and what builds them.
 fn parts<'w>(plan: &Plan<'w>) -> Vec<(&'static str, Build<'w>)> {
     let is_split = plan.pruning.split_block.is_some();
     let (tracker, multiplex) = (plan.tracker && !plan.has_buckets(), plan.tracker && plan.has_buckets());
     let all: [(bool, &'static str, Build<'w>); 23] = [
-        (!is_split, file::BACKBONE, |plan| plan.backbone(Section::Whole)),
-        (is_split, file::BACKBONE_FIRST, |plan| plan.backbone(Section::First)),
-        (is_split, file::BACKBONE_SECOND, |plan| plan.backbone(Section::Second)),
+        (!is_split, file::BACKBONE, |plan, g| plan.backbone(g, Section::Whole)),
+        (is_split, file::BACKBONE_FIRST, |plan, g| plan.backbone(g, Section::First)),
+        (is_split, file::BACKBONE_SECOND, |plan, g| plan.backbone(g, Section::Second)),
         (true, file::TEXT_ENCODER, Plan::text_encoder),
         (plan.checkpoint.config().has_exemplars(), file::EXEMPLAR_ENCODER, Plan::exemplar_encoder),
         (true, file::ENCODER_DECODER, Plan::encoder_decoder),
         (plan.screen, file::SCREEN, Plan::screen),
         (!plan.detection_only, file::MASK_HEAD, Plan::mask_head),
-        (tracker, file::TRACK_FEATURES, |plan| plan.tracker().track_features()),
-        (tracker, file::TRACK_STEP, |plan| plan.tracker().track_step()),
-        (tracker, file::TRACK_INIT, |plan| plan.tracker().track_init()),
-        (tracker, file::TRACK_POINTS, |plan| plan.tracker().track_points()),
-        (tracker, file::MEMORY_ENCODER, |plan| plan.tracker().memory_encoder()),
-        (tracker, file::MASK_IOU, |plan| plan.tracker().mask_iou()),
-        (multiplex, file::MUX_FEATURES, |plan| plan.multiplex().mux_features()),
-        (multiplex, file::MUX_INTERACTIVE, |plan| plan.interactive().mux_interactive()),
-        (multiplex, file::MUX_STEP, |plan| plan.multiplex().mux_step()),
-        (multiplex, file::MUX_PLANES, |plan| plan.multiplex().mux_planes()),
-        (multiplex, file::MUX_PLANES_STORED, |plan| plan.multiplex().mux_planes_stored()),
-        (multiplex, file::MUX_MEMORY, |plan| plan.multiplex().mux_memory()),
-        (multiplex, file::MUX_INIT, |plan| plan.interactive().mux_init()),
-        (multiplex, file::MUX_POINTS, |plan| plan.interactive().track_points()),
-        (multiplex, file::MUX_MASK_IOU, |plan| plan.multiplex().mask_iou()),
+        (tracker, file::TRACK_FEATURES, |plan, g| plan.tracker().track_features(g)),
+        (tracker, file::TRACK_STEP, |plan, g| plan.tracker().track_step(g)),
+        (tracker, file::TRACK_INIT, |plan, g| plan.tracker().track_init(g)),
+        (tracker, file::TRACK_POINTS, |plan, g| plan.tracker().track_points(g)),
+        (tracker, file::MEMORY_ENCODER, |plan, g| plan.tracker().memory_encoder(g)),
+        (tracker, file::MASK_IOU, |plan, g| plan.tracker().mask_iou(g)),
+        (multiplex, file::MUX_FEATURES, |plan, g| plan.multiplex().mux_features(g)),
+        (multiplex, file::MUX_INTERACTIVE, |plan, g| plan.interactive().mux_interactive(g)),
+        (multiplex, file::MUX_STEP, |plan, g| plan.multiplex().mux_step(g)),
+        (multiplex, file::MUX_PLANES, |plan, g| plan.multiplex().mux_planes(g)),
+        (multiplex, file::MUX_PLANES_STORED, |plan, g| plan.multiplex().mux_planes_stored(g)),
+        (multiplex, file::MUX_MEMORY, |plan, g| plan.multiplex().mux_memory(g)),
+        (multiplex, file::MUX_INIT, |plan, g| plan.interactive().mux_init(g)),
+        (multiplex, file::MUX_POINTS, |plan, g| plan.interactive().track_points(g)),
+        (multiplex, file::MUX_MASK_IOU, |plan, g| plan.multiplex().mask_iou(g)),
     ];
     all.into_iter().filter_map(|(is_there, file, build)| is_there.then_some((file, build))).collect()
 }

@@ -27,7 +27,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::ModelConfig;
 use crate::contract::{Precision, Prompting, Target};
 use crate::graph::{Graph, LinearForm};
-use crate::mixed_precision::Block;
+use crate::mixed_precision::{Block, Family};
 use crate::prune::Pruning;
 
 /// The checkpoint and the options that the graphs are written for.
@@ -55,9 +55,14 @@ impl<'w> Plan<'w> {
         self.checkpoint.config()
     }
 
-    /// An empty graph for these options.
-    fn graph(&self, name: &str) -> Graph<'w> {
+    /// An empty graph for these options, with the name of its file; that of each half of a backbone is `backbone`.
+    pub(crate) fn graph(&self, file: &str) -> Graph<'w> {
+        let (folder, file) = file.rsplit_once('/').unwrap_or(("", file));
+        let name = if file.starts_with("backbone") { "backbone" } else { file.trim_end_matches(".onnx") };
         let mut graph = Graph::new(name, self.checkpoint.weights());
+        if !folder.is_empty() {
+            graph.block(Block::whole(Family::Tracker));
+        }
         graph.target = self.target;
         graph.may_join_layers = self.joins_layers();
         graph.calibration = self.calibration;

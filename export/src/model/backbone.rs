@@ -50,12 +50,9 @@ const NECK: &str = "vision_encoder.neck.fpn_layers";
 
 impl<'w> Plan<'w> {
     /// The backbone, or one part of a split one.
-    pub(crate) fn backbone(&self, section: Section) -> Graph<'w> {
-        let graph = self.graph("backbone");
-        let g = &graph;
+    pub(crate) fn backbone(&self, g: &Graph<'w>, section: Section) {
         if let Some(student) = &self.config().student {
-            self.student(g, student);
-            return graph;
+            return self.student(g, student);
         }
         let v = &self.config().vision;
         let order = TokenOrder { grid: self.grid(), window: v.window_size };
@@ -95,7 +92,6 @@ impl<'w> Plan<'w> {
             let name = if section.has_pixels() { tensor::TOKENS } else { tensor::NEXT_TOKENS };
             g.output(name, &x, &[tokens.into(), v.hidden.into()]);
         }
-        graph
     }
 
     /// Pixels → patches, with positions, in token order: `[P·P, hidden]`.

@@ -9,9 +9,7 @@ use crate::mixed_precision::{Block, Family};
 
 impl<'w> Plan<'w> {
     /// Fusion encoder, decoder and scoring for C classes at once.
-    pub(crate) fn encoder_decoder(&self) -> Graph<'w> {
-        let graph = self.graph("encoder_decoder");
-        let g = &graph;
+    pub(crate) fn encoder_decoder(&self, g: &Graph<'w>) {
         let (grid, width, queries) = (self.grid(), self.config().width, self.config().num_queries);
         let classes = Dim::Named(dim::CLASSES);
         let (features, prompt) = self.features_and_prompt(g);
@@ -24,17 +22,14 @@ impl<'w> Plan<'w> {
             g.output(tensor::QUERIES, &decoded.queries, &[classes, queries.into(), width.into()]);
             g.output(tensor::ENCODED, &encoded, &[classes, (grid * grid).into(), width.into()]);
         }
-        graph
     }
 
     /// The same on features that are averaged 2 × 2, without boxes: attention costs a sixteenth, other layers a quarter.
-    pub(crate) fn screen(&self) -> Graph<'w> {
+    pub(crate) fn screen(&self, g: &Graph<'w>) {
         // Averaged features have other ranges than those that were observed.
         let precision = if self.precision.is_calibrated() { Precision::Fp16 } else { self.precision };
         let pruning = self.pruning.clone();
         let coarse = Plan { imgsz: self.imgsz / 2, precision, observes: false, pruning, ..*self };
-        let graph = self.graph("screen");
-        let g = &graph;
         let classes = Dim::Named(dim::CLASSES);
         let (features, prompt) = self.features_and_prompt(g);
         let pooled = g.average_pool(&features, 2);
@@ -42,7 +37,6 @@ impl<'w> Plan<'w> {
 
         g.output(tensor::LOGITS, &logits, &[classes, self.config().num_queries.into()]);
         g.output(tensor::PRESENCE, &decoded.presence, &[classes, 1.into()]);
-        graph
     }
 
     /// The inputs: features `[1, D, grid, grid]` of the coarsest level, and the prompts of C classes.

@@ -14,9 +14,7 @@ const ROOT: &str = "geometry_encoder";
 
 impl<'w> Plan<'w> {
     /// Boxes → prompt features.
-    pub(crate) fn exemplar_encoder(&self) -> Graph<'w> {
-        let graph = self.graph("exemplar_encoder");
-        let g = &graph;
+    pub(crate) fn exemplar_encoder(&self, g: &Graph<'w>) {
         let (grid, width) = (self.grid(), self.config().width);
         let boxes_dim = Dim::Named(dim::EXEMPLARS);
         let tokens_dim = Dim::Named(dim::EXEMPLAR_TOKENS);
@@ -51,7 +49,6 @@ impl<'w> Plan<'w> {
         }
         let out = g.norm(&x, &format!("{ROOT}.output_layer_norm"));
         g.output(tensor::EXEMPLAR_FEATURES, &out, &[1.into(), tokens_dim, width.into()]);
-        graph
     }
 
     /// The CLS token without boxes, `[1, 1, D]`. A single token attends to itself with weight 1, so self-attention reduces

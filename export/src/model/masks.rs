@@ -12,9 +12,7 @@ const GROUPS: usize = 8;
 
 impl<'w> Plan<'w> {
     /// Pixel decoder and mask embedding.
-    pub(crate) fn mask_head(&self) -> Graph<'w> {
-        let graph = self.graph("mask_head");
-        let g = &graph;
+    pub(crate) fn mask_head(&self, g: &Graph<'w>) {
         let (grid, width) = (self.grid(), self.config().width);
         let kept = Dim::Named(dim::MASKS);
         g.block(Block::whole(Family::Masks));
@@ -42,7 +40,6 @@ impl<'w> Plan<'w> {
         let side: Dim = (4 * grid).into();
         g.output(tensor::MASKS, &masks, &[1.into(), kept, side, side]);
         g.output(tensor::SEMANTIC, &semantic, &[1.into(), 1.into(), side, side]);
-        graph
     }
 
     /// Upsampling, plus the next level → convolution → norm → ReLU.

@@ -14,9 +14,7 @@ const ROOT: &str = "text_encoder";
 
 impl<'w> Plan<'w> {
     /// Token ids → text features.
-    pub(super) fn mobile_clip(&self, text: MobileClip) -> Graph<'w> {
-        let graph = self.graph("text_encoder");
-        let g = &graph;
+    pub(super) fn mobile_clip(&self, g: &Graph<'w>, text: MobileClip) {
         let t = &self.config().text;
         let length = t.context_length;
         let [tokens, mask] = self.embedded_tokens(g, ROOT);
@@ -42,7 +40,6 @@ impl<'w> Plan<'w> {
             x = self.text_layer(g, &x, &layer, bias.as_ref());
         }
         self.text_features(g, &x, ROOT);
-        graph
     }
 
     /// A layer that mixes tokens by convolution; x `[C, L, hidden]`. The token mixer with its residual sum, its three

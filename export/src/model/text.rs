@@ -10,16 +10,14 @@ const CLIP: &str = "text_encoder.text_model";
 
 impl<'w> Plan<'w> {
     /// Token ids → text features.
-    pub(crate) fn text_encoder(&self) -> Graph<'w> {
+    pub(crate) fn text_encoder(&self, g: &Graph<'w>) {
         match self.config().text.encoder {
-            TextEncoder::Clip => self.clip(),
-            TextEncoder::MobileClip(text) => self.mobile_clip(text),
+            TextEncoder::Clip => self.clip(g),
+            TextEncoder::MobileClip(text) => self.mobile_clip(g, text),
         }
     }
 
-    fn clip(&self) -> Graph<'w> {
-        let graph = self.graph("text_encoder");
-        let g = &graph;
+    fn clip(&self, g: &Graph<'w>) {
         let t = &self.config().text;
         let length = t.context_length;
         let [tokens, mask] = self.embedded_tokens(g, CLIP);
@@ -40,7 +38,6 @@ impl<'w> Plan<'w> {
             x = self.text_layer(g, &x, &layer, Some(&bias));
         }
         self.text_features(g, &x, CLIP);
-        graph
     }
 
     /// The inputs: the tokens, embedded, `[C, L, hidden]`, and the mask, `[C, L]`, which the runtime passes even to a graph

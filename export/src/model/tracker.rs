@@ -20,7 +20,6 @@ use super::Plan;
 use crate::config::TrackerConfig;
 use crate::contract::{dim, tensor};
 use crate::graph::{Dim, Element, Graph, Value};
-use crate::mixed_precision::{Block, Family};
 
 /// The epsilon of norms over the channels of a map.
 const MAP_EPS: f32 = 1e-6;
@@ -91,12 +90,6 @@ impl<'w> Network<'_, 'w> {
     /// D.
     fn width(&self) -> usize {
         self.plan.config().width
-    }
-
-    fn new_graph(&self, name: &str) -> Graph<'w> {
-        let graph = self.graph(name);
-        graph.block(Block::whole(Family::Tracker));
-        graph
     }
 
     /// A head, `proj_in`, `layers.0` and `proj_out` with ReLU between them, in a scope that its input is made in, too.

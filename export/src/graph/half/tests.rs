@@ -6,7 +6,7 @@ use super::HalfRules;
 use super::checker::check;
 use crate::calibration::Calibration;
 use crate::checkpoint::Checkpoint;
-use crate::contract::{Precision, Prompting, Target};
+use crate::contract::{Precision, Prompting, Target, file};
 use crate::mixed_precision::{Block, Family, MixedPrecision};
 use crate::model::{Plan, Section};
 use crate::prune::Pruning;
@@ -340,12 +340,23 @@ fn the_checker_reports_mixed_types_and_needless_casts() {
 }
 
 fn graphs<'w>(plan: &Plan<'w>) -> Vec<Graph<'w>> {
-    let backbones = match plan.pruning.split_block {
-        Some(_) => vec![plan.backbone(Section::First), plan.backbone(Section::Second)],
-        None => vec![plan.backbone(Section::Whole)],
+    let built = |file: &str, build: &dyn Fn(&Graph<'w>)| {
+        let graph = plan.graph(file);
+        build(&graph);
+        graph
     };
-    let others = [plan.text_encoder(), plan.exemplar_encoder(), plan.encoder_decoder(), plan.mask_head()];
-    backbones.into_iter().chain(others).collect()
+    let sections: &[_] = match plan.pruning.split_block {
+        Some(_) => &[Section::First, Section::Second],
+        None => &[Section::Whole],
+    };
+    let backbones = sections.iter().map(|section| built(file::BACKBONE, &|g| plan.backbone(g, *section)));
+    let others = [
+        built(file::TEXT_ENCODER, &|g| plan.text_encoder(g)),
+        built(file::EXEMPLAR_ENCODER, &|g| plan.exemplar_encoder(g)),
+        built(file::ENCODER_DECODER, &|g| plan.encoder_decoder(g)),
+        built(file::MASK_HEAD, &|g| plan.mask_head(g)),
+    ];
+    backbones.chain(others).collect()
 }
 
 /// Nodes that compute positions, boxes and scores and are not in 32 bits.

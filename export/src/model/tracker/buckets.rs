@@ -34,16 +34,13 @@ struct Memories {
 
 impl<'w> Network<'_, 'w> {
     /// Memories of buckets → masks and pointers of their objects.
-    pub(crate) fn mux_step(&self) -> Graph<'w> {
-        let graph = self.new_graph("mux_step");
-        let g = &graph;
+    pub(crate) fn mux_step(&self, g: &Graph<'w>) {
         let image = self.attend_buckets(g);
         let high_res = self.high_res_inputs(g);
         let valid = g.input(tensor::VALID, Element::Bool, &[BUCKETS, self.slots().into()]);
         let objects = g.input(tensor::OBJECTS, Element::I64, &[OBJECTS]);
         let decoded = self.decode_objects(g, &image, &self.slot_tokens(g, &valid));
         self.slot_outputs(g, &decoded, &self.upscaled(g, &decoded, &high_res), &objects);
-        graph
     }
 
     /// Objects of a bucket.

@@ -34,16 +34,13 @@ pub(super) struct Mask {
 
 impl<'w> Network<'_, 'w> {
     /// Memories → masks and pointers of tracked objects.
-    pub(crate) fn track_step(&self) -> Graph<'w> {
-        let graph = self.new_graph("track_step");
-        let g = &graph;
+    pub(crate) fn track_step(&self, g: &Graph<'w>) {
         let attended = self.attend_memories(g);
         let high_res = self.high_res_inputs(g);
         let image = g.add(&attended, &self.no_mask(g));
         let decoded = self.decode_objects(g, &image, &self.no_points(g));
         let best = self.best_mask(g, &decoded, &self.upscaled(g, &decoded, &high_res));
         self.object_outputs(g, &decoded, &best);
-        graph
     }
 
     /// The two-way transformer; image `[batch, P·P, D]`, prompt `[batch, tokens, D]` with the decoder's own tokens first.

@@ -8,19 +8,14 @@ use crate::model::position::image_positions;
 
 impl<'w> Network<'_, 'w> {
     /// The backbone's last features → the features for memories and masks.
-    pub(crate) fn track_features(&self) -> Graph<'w> {
-        let graph = self.new_graph("track_features");
-        let g = &graph;
+    pub(crate) fn track_features(&self, g: &Graph<'w>) {
         let pixel = self.features(g);
         g.output(tensor::PIXEL, &pixel, &pixel.dims);
         self.memory_features(g, &pixel);
-        graph
     }
 
     /// As [`track_features`](Self::track_features), for buckets of objects: also the frame's own part of every layer's queries.
-    pub(crate) fn mux_features(&self) -> Graph<'w> {
-        let graph = self.new_graph("mux_features");
-        let g = &graph;
+    pub(crate) fn mux_features(&self, g: &Graph<'w>) {
         let pixel = self.features(g);
         let image = g.tokens_of(&pixel);
         g.output(tensor::IMAGE, &image, &image.dims);
@@ -32,19 +27,15 @@ impl<'w> Network<'_, 'w> {
         let queries: Vec<Value> = (0..layers).map(|layer| g.linear(&image, &name(layer))).collect();
         let queries = g.concat(&queries, 0, layers);
         g.output(tensor::IMAGE_QUERY, &queries, &queries.dims);
-        graph
     }
 
     /// As [`mux_features`](Self::mux_features), for new, corrected and clicked objects.
-    pub(crate) fn mux_interactive(&self) -> Graph<'w> {
-        let graph = self.new_graph("mux_interactive");
-        let g = &graph;
+    pub(crate) fn mux_interactive(&self, g: &Graph<'w>) {
         let pixel = self.features(g);
         let none = g.weight(&self.multiplex().of("no_memory_embedding"));
         let none = g.reshape(&none, &[1, self.width(), 1, 1].map(Dim::from));
         let pixel = g.add(&pixel, &none);
         g.output(tensor::PIXEL, &pixel, &pixel.dims);
-        graph
     }
 
     /// The backbone's last features → the outputs for the detail of masks, and the features at the resolution of patches.

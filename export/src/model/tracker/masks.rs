@@ -7,40 +7,36 @@ use crate::graph::{Dim, Element, Graph, Role, Value};
 
 impl<'w> Network<'_, 'w> {
     /// The IoU of each mask of `a` with each of `b`, and the areas of `a` before and after every pixel is given to one mask.
-    pub(crate) fn mask_iou(&self) -> Graph<'w> {
-        let graph = self.new_graph("mask_iou");
-        graph.as_role(Role::Exact, |g| self.add_mask_iou(g));
-        graph
-    }
-
-    fn add_mask_iou(&self, g: &Graph<'w>) {
-        let side = 4 * self.grid();
-        let [first, second] = [dim::FIRST, dim::SECOND].map(Dim::Named);
-        let [a, b] = [(tensor::A, first), (tensor::B, second)]
-            .map(|(name, count)| g.input(name, Element::F32, &[count, side.into(), side.into()]));
-        let [inside_a, inside_b] = [&a, &b].map(|masks| {
-            let inside = g.cast(&g.is_above(masks, 0.0), Element::F32);
-            g.reshape(&inside, &[masks.dims[0], (side * side).into()])
+    pub(crate) fn mask_iou(&self, g: &Graph<'w>) {
+        g.as_role(Role::Exact, |g| {
+            let side = 4 * self.grid();
+            let [first, second] = [dim::FIRST, dim::SECOND].map(Dim::Named);
+            let [a, b] = [(tensor::A, first), (tensor::B, second)]
+                .map(|(name, count)| g.input(name, Element::F32, &[count, side.into(), side.into()]));
+            let [inside_a, inside_b] = [&a, &b].map(|masks| {
+                let inside = g.cast(&g.is_above(masks, 0.0), Element::F32);
+                g.reshape(&inside, &[masks.dims[0], (side * side).into()])
+            });
+            let shared = g.matmul(&inside_a, &g.transpose(&inside_b, &[1, 0]));
+            let [area, area_b] = [&inside_a, &inside_b].map(|inside| g.sum(inside, 1));
+            let area_b = g.reshape(&area_b, &[1.into(), second]);
+            let joined = g.sub(&g.add(&area, &area_b), &shared);
+            let iou = g.div(&shared, &g.clip(&joined, Some(1.0), None));
+            let area = g.reshape(&area, &[first]);
+            g.output(tensor::IOU, &iou, &[first, second]);
+            g.output(tensor::AREA, &area, &[first]);
+            if !self.is_sam3() {
+                // SAM 3.1 associates by the share of the smaller mask.
+                let area_b = g.reshape(&area_b, &[second]);
+                g.output(tensor::SHARED, &shared, &[first, second]);
+                g.output(tensor::AREA_B, &area_b, &[second]);
+            }
+            let (_, pixels) = self.exclusive_pixels(g, &a);
+            for (name, pixels) in [tensor::AREA_BEFORE, tensor::AREA_AFTER].into_iter().zip(pixels) {
+                let area = area_of(g, &pixels);
+                g.output(name, &area, &[first]);
+            }
         });
-        let shared = g.matmul(&inside_a, &g.transpose(&inside_b, &[1, 0]));
-        let [area, area_b] = [&inside_a, &inside_b].map(|inside| g.sum(inside, 1));
-        let area_b = g.reshape(&area_b, &[1.into(), second]);
-        let joined = g.sub(&g.add(&area, &area_b), &shared);
-        let iou = g.div(&shared, &g.clip(&joined, Some(1.0), None));
-        let area = g.reshape(&area, &[first]);
-        g.output(tensor::IOU, &iou, &[first, second]);
-        g.output(tensor::AREA, &area, &[first]);
-        if !self.is_sam3() {
-            // SAM 3.1 associates by the share of the smaller mask.
-            let area_b = g.reshape(&area_b, &[second]);
-            g.output(tensor::SHARED, &shared, &[first, second]);
-            g.output(tensor::AREA_B, &area_b, &[second]);
-        }
-        let (_, pixels) = self.exclusive_pixels(g, &a);
-        for (name, pixels) in [tensor::AREA_BEFORE, tensor::AREA_AFTER].into_iter().zip(pixels) {
-            let area = area_of(g, &pixels);
-            g.output(name, &area, &[first]);
-        }
     }
 
     /// Masks in the detail of memories `[n, 1, 16P, 16P]`, and which of its pixels each has before and after every pixel is

@@ -11,9 +11,7 @@ const MASK_BIAS: f32 = -10.0;
 
 impl<'w> Network<'_, 'w> {
     /// Features and masks → memories.
-    pub(crate) fn memory_encoder(&self) -> Graph<'w> {
-        let graph = self.new_graph("memory_encoder");
-        let g = &graph;
+    pub(crate) fn memory_encoder(&self, g: &Graph<'w>) {
         let tracker = self.config();
         let (side, tokens) = (Dim::from(4 * self.grid()), Dim::from(self.grid() * self.grid()));
         let fine = Dim::from(MEMORY_PIXELS * self.grid());
@@ -41,7 +39,6 @@ impl<'w> Network<'_, 'w> {
         let present = g.reshape(&present, &[OBJECTS, 1.into(), 1.into()]);
         let memory = g.add(&memory, &g.choose(&present, &zero, &occluded));
         g.output(tensor::MEMORY, &memory, &[OBJECTS, tokens, tracker.memory_width.into()]);
-        graph
     }
 
     /// Masks of tracked objects in the detail of memories, `[B, 1, 16P, 16P]`: their probabilities, −10 to 10.

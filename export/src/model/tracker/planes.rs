@@ -14,9 +14,8 @@ const KEPT_SHARE: f32 = 0.3;
 
 impl<'w> Network<'_, 'w> {
     /// Masks of all objects of a frame → their planes, and which of them are left.
-    pub(crate) fn mux_planes(&self) -> Graph<'w> {
-        let graph = self.new_graph("mux_planes");
-        graph.as_role(Role::Exact, |g| {
+    pub(crate) fn mux_planes(&self, g: &Graph<'w>) {
+        g.as_role(Role::Exact, |g| {
             let masks = self.masks_input(g);
             let (map, [inside, kept]) = self.exclusive_pixels(g, &masks);
             let [area, after] = [&inside, &kept].map(|pixels| area_of(g, pixels));
@@ -40,13 +39,11 @@ impl<'w> Network<'_, 'w> {
                 g.output(name, &g.cast(&area, Element::I64), &[OBJECTS]);
             }
         });
-        graph
     }
 
     /// Masks of one state's objects that were given → their planes; each pixel is left to one object, at the side of the image.
-    pub(crate) fn mux_planes_stored(&self) -> Graph<'w> {
-        let graph = self.new_graph("mux_planes_stored");
-        graph.as_role(Role::Exact, |g| {
+    pub(crate) fn mux_planes_stored(&self, g: &Graph<'w>) {
+        g.as_role(Role::Exact, |g| {
             let (side, pixels) = (self.imgsz, Dim::from(self.imgsz * self.imgsz));
             let masks = self.masks_input(g);
             let map = g.reshape(&masks, &[OBJECTS, 1.into(), masks.dims[1], masks.dims[2]]);
@@ -56,7 +53,6 @@ impl<'w> Network<'_, 'w> {
             let map = g.reshape(&flat, &[OBJECTS, 1.into(), side.into(), side.into()]);
             self.planes_output(g, &map);
         });
-        graph
     }
 
     fn masks_input(&self, g: &Graph<'w>) -> Value {
@@ -75,9 +71,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// The frame's features and planes → a memory of each bucket.
-    pub(crate) fn mux_memory(&self) -> Graph<'w> {
-        let graph = self.new_graph("mux_memory");
-        let g = &graph;
+    pub(crate) fn mux_memory(&self, g: &Graph<'w>) {
         let (slots, width, fine) = (self.slots(), self.width(), MEMORY_PIXELS * self.grid());
         let tokens = self.grid() * self.grid();
         let pixel = self.pixel_input(g, tensor::MEMORY_PIXEL);
@@ -104,7 +98,6 @@ impl<'w> Network<'_, 'w> {
         let embedding = g.weight(&self.of("occlusion_spatial_embedding_parameter"));
         let absent = g.reshape(&g.matmul(&absent, &embedding), &[BUCKETS, 1.into(), width.into()]);
         g.output(tensor::MEMORY, &g.add(&x, &absent), &[BUCKETS, tokens.into(), width.into()]);
-        graph
     }
 
     /// The first convolution over planes `[B, slots, 16P, 16P]` and as many constant ones `[B, slots]`, which say whether an

@@ -17,9 +17,7 @@ const STABILITY: f32 = 0.98;
 
 impl<'w> Network<'_, 'w> {
     /// Masks → pointers of new objects.
-    pub(crate) fn track_init(&self) -> Graph<'w> {
-        let graph = self.new_graph("track_init");
-        let g = &graph;
+    pub(crate) fn track_init(&self, g: &Graph<'w>) {
         let (exists, [_, seen], decoded) = self.decode_masks(g);
         let present = g.both("And", &exists, &seen);
         let pointer = self.pointer(g, &self.first_token(g, &decoded), &present);
@@ -27,20 +25,16 @@ impl<'w> Network<'_, 'w> {
         let score = g.choose(&exists, &sure, &none);
         g.output(tensor::POINTER, &pointer, &[OBJECTS, self.width().into()]);
         g.output(tensor::OBJECT_SCORE, &score, &[OBJECTS]);
-        graph
     }
 
     /// As [`track_init`](Self::track_init), with the decoder's own score; an object that the decoder does not see, and one
     /// without a mask, have their pointer projected once more, and both of them twice.
-    pub(crate) fn mux_init(&self) -> Graph<'w> {
-        let graph = self.new_graph("mux_init");
-        let g = &graph;
+    pub(crate) fn mux_init(&self, g: &Graph<'w>) {
         let (exists, [score, seen], decoded) = self.decode_masks(g);
         let pointer = self.pointer(g, &self.first_token(g, &decoded), &seen);
         let pointer = self.pointer_if(g, &exists, &pointer);
         g.output(tensor::POINTER, &pointer, &[OBJECTS, self.width().into()]);
         g.output(tensor::DECODER_SCORE, &score, &[OBJECTS]);
-        graph
     }
 
     /// The masks that are not empty, `[B]`; the scores of their objects and those that are seen, `[B]`; and the decoder's output.
@@ -65,9 +59,7 @@ impl<'w> Network<'_, 'w> {
     }
 
     /// Points, and maybe the mask so far → masks and pointers.
-    pub(crate) fn track_points(&self) -> Graph<'w> {
-        let graph = self.new_graph(if self.is_sam3() { "track_points" } else { "mux_points" });
-        let g = &graph;
+    pub(crate) fn track_points(&self, g: &Graph<'w>) {
         let side = Dim::from(PROMPT_PIXELS * self.grid());
         let pixel = self.pixel_input(g, tensor::PIXEL);
         let high_res = self.high_res_inputs(g);
@@ -105,7 +97,6 @@ impl<'w> Network<'_, 'w> {
         mask.token = g.choose(&is_ambiguous, &mask.token, &first.token);
         self.object_outputs(g, &decoded, &mask);
         self.all_masks(g, &decoded, &upscaled);
-        graph
     }
 
     /// `true` where the area of `[B, 4P, 4P]` depends on the threshold: `[B]`.
