@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use memmap2::Mmap;
+use ndarray::{ArrayView, IxDyn, ShapeBuilder};
 use safetensors::{Dtype, SafeTensors};
 
 use crate::errors::invalid;
@@ -179,15 +180,6 @@ impl View {
         Some(view)
     }
 
-    fn is_dense(&self) -> bool {
-        let mut expected = 1;
-        self.shape.iter().zip(&self.strides).rev().all(|(size, stride)| {
-            let fits = *size == 1 || *stride == expected;
-            expected *= size;
-            fits
-        })
-    }
-
     /// The values as f32, in the order of the shape. Empty for a format that is not floating point.
     pub(crate) fn read(&self, files: &[MappedFile]) -> Vec<f32> {
         self.values(&files[self.file].map)
@@ -206,27 +198,17 @@ impl View {
     }
 
     fn gather<const N: usize>(&self, bytes: &[u8], convert: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+        if self.count() == 0 {
+            return Vec::new();
+        }
         let (numbers, _) = bytes.as_chunks::<N>();
-        let count = self.count();
-        if self.is_dense() {
-            return numbers[self.offset..self.offset + count].iter().map(|b| convert(*b)).collect();
+        let shape = IxDyn(&self.shape).strides(IxDyn(&self.strides));
+        let view =
+            ArrayView::from_shape(shape, &numbers[self.offset..]).expect("views are inside of their storage");
+        match view.to_slice() {
+            Some(dense) => dense.iter().map(|b| convert(*b)).collect(),
+            None => view.iter().map(|b| convert(*b)).collect(),
         }
-        let mut values = Vec::with_capacity(count);
-        let (rows, columns) = self.shape.split_at(self.shape.len() - 1);
-        let (row_strides, column_stride) = self.strides.split_at(self.shape.len() - 1);
-        let mut place = vec![0; rows.len()];
-        for _ in 0..rows.iter().product() {
-            let at: usize = place.iter().zip(row_strides).map(|(i, stride)| i * stride).sum();
-            values.extend((0..columns[0]).map(|i| convert(numbers[self.offset + at + i * column_stride[0]])));
-            for axis in (0..place.len()).rev() {
-                place[axis] += 1;
-                if place[axis] < rows[axis] {
-                    break;
-                }
-                place[axis] = 0;
-            }
-        }
-        values
     }
 }
 
