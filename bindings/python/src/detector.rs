@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ocelli::{FrameView, stages::ImageFeatures};
+use ocelli::{Image, stages::ImageFeatures};
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;
 use crate::objects::{MaskParts, ObjectParts, mask_parts, objects};
 use crate::options::DetectorOptions;
-use crate::pixels::{CopiedPixels, Pixels};
+use crate::pixels::Pixels;
 use crate::prompts::{PromptParts, prompts};
 use crate::results::{FoundArrays, found_arrays};
 use crate::waiting::{Worker, cancellable};
@@ -40,30 +40,28 @@ pub(crate) struct Detector {
     /// The side of the model's input in pixels.
     #[pyo3(get)]
     imgsz: usize,
-    /// The memory of the last image's copy, for the next one's.
-    spare: Mutex<Vec<u8>>,
+    /// The last image's copy, whose memory the next one takes.
+    spare: Mutex<Image>,
 }
 
 impl Detector {
     /// A copy of an array: after Ctrl-C the worker goes on reading, while the caller may write to the array or free it.
-    fn copied(&self, image: &Bound<'_, PyAny>, channel_order: &str) -> PyResult<CopiedPixels> {
+    fn copied(&self, image: &Bound<'_, PyAny>, channel_order: &str) -> PyResult<Image> {
         let pixels = Pixels::new(image, channel_order)?;
-        let spare = std::mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(pixels.copy(spare))
+        let mut copy = std::mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner));
+        pixels.view().to_image_into(&mut copy).or_raise(image.py())?;
+        Ok(copy)
     }
 
     /// Runs `find` on the detector's thread and keeps the memory of the pixels for the next image.
     fn search<R: Send + 'static>(
         &self,
         py: Python<'_>,
-        pixels: CopiedPixels,
-        find: impl FnOnce(&mut ocelli::Detector, FrameView<'_>) -> ocelli::Result<R> + Send + 'static,
+        image: Image,
+        find: impl FnOnce(&mut ocelli::Detector, &Image) -> ocelli::Result<R> + Send + 'static,
     ) -> PyResult<R> {
-        let (found, pixels) = self.worker.call(py, move |detector| {
-            let found = find(detector, pixels.view());
-            (found, pixels)
-        })?;
-        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = pixels.data;
+        let (found, image) = self.worker.call(py, move |detector| (find(detector, &image), image))?;
+        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = image;
         found.or_raise(py)
     }
 }
@@ -98,12 +96,12 @@ impl Detector {
         exemplar_image: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<FoundArrays<'py>> {
         let prompts = prompts(py, classes)?;
-        let pixels = self.copied(image, channel_order)?;
-        let examples = exemplar_image.map(|image| Pixels::new(image, channel_order)).transpose()?;
-        let examples = examples.map(|pixels| pixels.copy(Vec::new()));
-        let found = self.search(py, pixels, move |detector, image| {
+        let image = self.copied(image, channel_order)?;
+        let examples =
+            exemplar_image.map(|image| Pixels::new(image, channel_order)?.to_image(py)).transpose()?;
+        let found = self.search(py, image, move |detector, image| {
             let Some(examples) = examples else { return detector.detect(image, &prompts) };
-            let embedded = detector.exemplar_features(examples.view(), &prompts)?;
+            let embedded = detector.exemplar_features(&examples, &prompts)?;
             detector.detect_embedded(image, &embedded)
         })?;
         found_arrays(py, &found, &found.times)
@@ -111,8 +109,8 @@ impl Detector {
 
     /// The features of one image.
     fn encode(&self, py: Python<'_>, image: &Bound<'_, PyAny>, channel_order: &str) -> PyResult<Features> {
-        let pixels = self.copied(image, channel_order)?;
-        self.search(py, pixels, |detector, image| detector.encode(image).map(Arc::new)).map(Features)
+        let image = self.copied(image, channel_order)?;
+        self.search(py, image, |detector, image| detector.encode(image).map(Arc::new)).map(Features)
     }
 
     /// Detects in the features of an image.

@@ -1,12 +1,12 @@
-//! Pixels in Python's memory, without a copy where their rows are contiguous, and copies of them.
+//! Pixels in Python's memory, without a copy where their rows are contiguous.
 
 use std::time::Duration;
 
-use ocelli::{FrameView, PixelFormat};
+use ocelli::{FrameView, Image, PixelFormat};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
-use crate::error::invalid;
+use crate::error::{OrRaise, invalid};
 
 /// An array of 8-bit pixels, kept alive and kept from being resized by its buffer.
 pub(crate) struct Pixels {
@@ -69,20 +69,9 @@ impl Pixels {
         Ok(Self { buffer, width, height, stride, format })
     }
 
-    /// A copy for another thread, made while this one has the GIL, so that Python code cannot write meanwhile. `spare` is
-    /// memory that is used again.
-    pub(crate) fn copy(&self, spare: Vec<u8>) -> CopiedPixels {
-        let view = self.view();
-        let row = view.width as usize * 3;
-        let mut data = spare;
-        data.clear();
-        data.reserve_exact(row * view.height as usize);
-        if view.stride == row {
-            data.extend_from_slice(view.data);
-        } else {
-            view.data.chunks(view.stride).for_each(|chunk| data.extend_from_slice(&chunk[..row]));
-        }
-        CopiedPixels { data, width: self.width, height: self.height, format: self.format }
+    /// A copy in RGB for another thread, made while this one has the GIL, so that Python code cannot write meanwhile.
+    pub(crate) fn to_image(&self, py: Python<'_>) -> PyResult<Image> {
+        self.view().to_image().or_raise(py)
     }
 
     /// The pixels as a frame at time zero.
@@ -101,28 +90,6 @@ impl Pixels {
             width: self.width,
             height: self.height,
             stride: self.stride,
-            format: self.format,
-            timestamp: Duration::ZERO,
-        }
-    }
-}
-
-/// A copy of an array's pixels, without padding.
-pub(crate) struct CopiedPixels {
-    pub(crate) data: Vec<u8>,
-    width: u32,
-    height: u32,
-    format: PixelFormat,
-}
-
-impl CopiedPixels {
-    /// The pixels as a frame at time zero.
-    pub(crate) fn view(&self) -> FrameView<'_> {
-        FrameView {
-            data: &self.data,
-            width: self.width,
-            height: self.height,
-            stride: self.width as usize * 3,
             format: self.format,
             timestamp: Duration::ZERO,
         }

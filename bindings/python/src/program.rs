@@ -112,13 +112,7 @@ impl PythonSource {
             if with_pixels {
                 let pixels = Pixels::new(&image, "rgb").map_err(failed)?;
                 let view = pixels.view();
-                let row = view.width as usize * 3;
-                let target = frame.image.reset_rgb8(view.width, view.height)?;
-                py.detach(|| {
-                    for (to, from) in target.chunks_exact_mut(row).zip(view.data.chunks(view.stride)) {
-                        to.copy_from_slice(&from[..row]);
-                    }
-                });
+                py.detach(|| view.to_image_into(&mut frame.image))?;
             }
             Ok(true)
         })

@@ -8,12 +8,12 @@ use ocelli::masklets::{
 };
 use ocelli::source::InputOptions;
 use ocelli::videos::{self, VideoInput, Videos};
-use ocelli::{BoundingBox, Mask};
+use ocelli::{BoundingBox, Image, Mask};
 use pyo3::prelude::*;
 
 use crate::error::{OrRaise, invalid};
 use crate::options::DetectorOptions;
-use crate::pixels::{CopiedPixels, Pixels};
+use crate::pixels::Pixels;
 use crate::program::PythonVideos;
 use crate::prompts::{PromptParts, prompts};
 use crate::waiting::{Worker, cancellable};
@@ -53,7 +53,7 @@ struct SourceParts<'py> {
 
 /// A source that another thread opens.
 enum Opener {
-    Frame(CopiedPixels),
+    Frame(Image),
     Files(String, Vec<PathBuf>),
     Video(String, Option<PythonVideos>, InputOptions),
 }
@@ -61,7 +61,9 @@ enum Opener {
 impl SourceParts<'_> {
     fn opener(self) -> PyResult<Opener> {
         Ok(match (self.frame, self.files) {
-            (Some(frame), _) => Opener::Frame(Pixels::new(&frame, &self.channel_order)?.copy(Vec::new())),
+            (Some(frame), _) => {
+                Opener::Frame(Pixels::new(&frame, &self.channel_order)?.to_image(frame.py())?)
+            }
             (None, Some(files)) => Opener::Files(self.name, files),
             (None, None) => {
                 let options =
@@ -75,7 +77,7 @@ impl SourceParts<'_> {
 impl Opener {
     fn open(self) -> ocelli::Result<SessionSource> {
         match self {
-            Self::Frame(pixels) => Ok(SessionSource::pushed(pixels.view().to_image()?)),
+            Self::Frame(image) => Ok(SessionSource::pushed(image)),
             Self::Files(name, files) => SessionSource::images(name, files),
             Self::Video(name, instead, options) => SessionSource::reopened(move || {
                 let file = VideoInput::File(name.as_ref());
@@ -174,8 +176,8 @@ impl VideoSession {
 
     /// Appends a frame and returns its number.
     fn push(&self, py: Python<'_>, image: &Bound<'_, PyAny>, channel_order: &str) -> PyResult<usize> {
-        let pixels = Pixels::new(image, channel_order)?.copy(Vec::new());
-        self.worker.call(py, move |session| session.push(pixels.view().to_image()?))?.or_raise(py)
+        let image = Pixels::new(image, channel_order)?.to_image(py)?;
+        self.worker.call(py, move |session| session.push(image))?.or_raise(py)
     }
 
     /// Starts over with a text, or with exemplars.
