@@ -1,9 +1,11 @@
 //! The detector of a page.
 
+use std::sync::Arc;
+
 use js_sys::Function;
 use ocelli::draw::class_color;
 use ocelli::{
-    BoundingBox, Detection, Detections, EngineKind, ImageView, Mask, Prompt, Prompts, StageTimes,
+    BoundingBox, Detection, EngineKind, ImageView, Mask, Prompt, Prompts, StageTimes,
     engine::EngineOptions,
     options::DetectorOptions,
     stages::{EmbeddedPrompts, TextCacheFile},
@@ -56,12 +58,8 @@ impl PromptJson {
             (Some(phrase), Some(label)) => Prompt::new(phrase).with_label(label),
             (None, label) => Prompt::visual(label.unwrap_or_else(|| "example".to_owned())),
         };
-        self.exemplars.into_iter().fold(
-            prompt,
-            |prompt, ExemplarJson { corners: [x1, y1, x2, y2], wanted }| {
-                prompt.with_exemplar(BoundingBox::new(x1, y1, x2, y2), wanted)
-            },
-        )
+        let exemplars = self.exemplars.into_iter();
+        exemplars.fold(prompt, |prompt, one| prompt.with_exemplar(one.corners.into(), one.wanted))
     }
 }
 
@@ -75,7 +73,7 @@ struct DrawnDetections {
 #[derive(Serialize)]
 struct Drawn {
     class_id: usize,
-    label: String,
+    label: Arc<str>,
     /// With all digits, as `Tracker.update` takes them back.
     score: f32,
     #[serde(rename = "box")]
@@ -90,21 +88,7 @@ struct Drawn {
 impl From<Detection> for Drawn {
     fn from(Detection { class_id, label, score, bbox, mask }: Detection) -> Self {
         let polygons = mask.as_ref().map_or_else(Vec::new, |mask| mask.polygons(TOLERANCE));
-        Self {
-            class_id,
-            label: label.to_string(),
-            score,
-            bbox,
-            mask,
-            color: hex(class_color(class_id)),
-            polygons,
-        }
-    }
-}
-
-impl From<Detections> for DrawnDetections {
-    fn from(found: Detections) -> Self {
-        Self { detections: found.items.into_iter().map(Drawn::from).collect(), times: found.times }
+        Self { class_id, label, score, bbox, mask, color: hex(class_color(class_id)), polygons }
     }
 }
 
@@ -170,7 +154,8 @@ impl Detector {
         let prompts = embedded.as_ref().ok_or_else(no_prompts)?;
         let image = opaque(pixels, width, height, rgb)?;
         let found = inner.detect_embedded(image, prompts).map_err(js_error)?;
-        to_json(&DrawnDetections::from(found))
+        let detections = found.items.into_iter().map(Drawn::from).collect();
+        to_json(&DrawnDetections { detections, times: found.times })
     }
 
     /// The `model.json` of the model.
