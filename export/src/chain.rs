@@ -1,6 +1,5 @@
 //! Exports the backbone as a chain of graphs, one for each branch, so that any of them can be left out.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::checkpoint::Checkpoint;
@@ -40,13 +39,16 @@ pub fn export_chain(
     folder: &Path,
     mut progress: impl FnMut(usize, usize) -> Result<()>,
 ) -> Result<BackboneChain> {
-    let plan = Plan { kept: &BTreeSet::new(), ..options.plan(checkpoint)? };
+    let mut plan = Plan::new(options, checkpoint)?;
+    plan.options.keep_fp32.clear();
     let config = checkpoint.config();
     if let Some(student) = &config.student {
         return Err(refused(student.lacks_blocks()));
     }
     let both = |block| [Branch::Attention, Branch::Mlp].map(|branch| MaskedBranch { block, branch });
-    let kept = (0..config.vision.stack.layers).flat_map(both).filter(|branch| plan.pruning.has_kept(*branch));
+    let kept = (0..config.vision.stack.layers)
+        .flat_map(both)
+        .filter(|branch| plan.options.pruning.has_kept(*branch));
     let named = |branch: MaskedBranch| {
         let name = format!("{branch}.onnx").replace(':', "_");
         (Section::Branch(branch), folder.join(name))

@@ -46,7 +46,7 @@ pub fn export(
     output: &Path,
     mut progress: impl FnMut(ExportProgress) -> Result<()>,
 ) -> Result<Manifest> {
-    let plan = options.plan(checkpoint)?;
+    let plan = Plan::new(options, checkpoint)?;
     check_output(output, options.force)?;
     let parent = parent_of(output);
     std::fs::create_dir_all(&parent).map_err(|e| Error::io("cannot create the folder", &parent, e))?;
@@ -80,7 +80,7 @@ pub fn export(
         Ok::<_, Error>((written, hash))
     })?;
 
-    let manifest = manifest(options, &plan, weights_sha256, written);
+    let manifest = manifest(&plan, weights_sha256, written);
     let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
     let mut file = HashedFile::create(&staging.path().join(file::MANIFEST))?;
     file.append(text.as_bytes())?;
@@ -94,7 +94,7 @@ type Build<'w> = fn(&Plan<'w>, &Graph<'w>);
 
 /// The graphs of the folder: their files, and what builds them.
 fn parts<'w>(plan: &Plan<'w>) -> Vec<(&'static str, Build<'w>)> {
-    let is_split = plan.pruning.split_block.is_some();
+    let is_split = plan.options.pruning.split_block.is_some();
     let (tracker, multiplex) = (plan.tracker && !plan.has_buckets(), plan.tracker && plan.has_buckets());
     let all: [(bool, &'static str, Build<'w>); 23] = [
         (!is_split, file::BACKBONE, |plan, g| plan.backbone(g, Section::Whole)),
@@ -103,8 +103,8 @@ fn parts<'w>(plan: &Plan<'w>) -> Vec<(&'static str, Build<'w>)> {
         (true, file::TEXT_ENCODER, Plan::text_encoder),
         (plan.checkpoint.config().has_exemplars(), file::EXEMPLAR_ENCODER, Plan::exemplar_encoder),
         (true, file::ENCODER_DECODER, Plan::encoder_decoder),
-        (plan.screen, file::SCREEN, Plan::screen),
-        (!plan.detection_only, file::MASK_HEAD, Plan::mask_head),
+        (plan.options.screen, file::SCREEN, Plan::screen),
+        (!plan.options.detection_only, file::MASK_HEAD, Plan::mask_head),
         (tracker, file::TRACK_FEATURES, |plan, g| plan.tracker().track_features(g)),
         (tracker, file::TRACK_STEP, |plan, g| plan.tracker().track_step(g)),
         (tracker, file::TRACK_INIT, |plan, g| plan.tracker().track_init(g)),
@@ -124,13 +124,8 @@ fn parts<'w>(plan: &Plan<'w>) -> Vec<(&'static str, Build<'w>)> {
     all.into_iter().filter_map(|(is_there, file, build)| is_there.then_some((file, build))).collect()
 }
 
-fn manifest(
-    options: &ExportOptions,
-    plan: &Plan<'_>,
-    weights_sha256: String,
-    written: Vec<WrittenFile>,
-) -> Manifest {
-    let config = plan.checkpoint.config();
+fn manifest(plan: &Plan<'_>, weights_sha256: String, written: Vec<WrittenFile>) -> Manifest {
+    let (config, options) = (plan.checkpoint.config(), &plan.options);
     let padding = match config.text.encoder {
         TextEncoder::Clip => None,
         TextEncoder::MobileClip(text) => Some(text.padding),
@@ -158,19 +153,19 @@ fn manifest(
         text_padding: padding,
         preprocessing: Preprocessing { resize: "bilinear-antialias".into(), mean: [0.5; 3], std: [0.5; 3] },
         thresholds: Thresholds { confidence: 0.3, nms: 0.7 },
-        prompting: plan.prompting,
-        target: plan.target,
-        precision: plan.precision,
+        prompting: options.prompting,
+        target: options.target,
+        precision: options.precision,
         mixed_precision: options.islands(),
         keep_fp32: options.keep_fp32.iter().map(ToString::to_string).collect(),
         calibration: options.calibration.clone(),
         tracker: sizes.filter(|_| !plan.has_buckets()),
         multiplex: sizes.filter(|_| plan.has_buckets()),
-        detection_only: plan.detection_only,
-        skip_blocks: plan.pruning.skip_blocks.iter().copied().collect(),
+        detection_only: options.detection_only,
+        skip_blocks: options.pruning.skip_blocks.iter().copied().collect(),
         text_sha256: Some(text_sha256(config, &files)),
-        mask_blocks: plan.pruning.mask_blocks.iter().map(ToString::to_string).collect(),
-        split_block: plan.pruning.split_block,
+        mask_blocks: options.pruning.mask_blocks.iter().map(ToString::to_string).collect(),
+        split_block: options.pruning.split_block,
         license: options.license.clone(),
         files,
     }

@@ -207,7 +207,7 @@ pub(crate) struct Graph<'w> {
     /// Lets layers with the same input become one product.
     pub(crate) may_join_layers: bool,
     /// The ranges of layers' inputs.
-    pub(crate) calibration: Option<&'w Calibration>,
+    pub(crate) calibration: Option<Calibration>,
     /// Blocks whose linear layers are not quantised with given scales.
     pub(crate) exact_blocks: Vec<Block>,
 }

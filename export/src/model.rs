@@ -20,37 +20,39 @@ mod student;
 mod text;
 mod tracker;
 
-use std::collections::BTreeSet;
-
-use crate::calibration::Calibration;
 use crate::checkpoint::Checkpoint;
 use crate::config::ModelConfig;
-use crate::contract::{Precision, Prompting, Target};
+use crate::contract::{Prompting, Target};
+use crate::exporter::ExportOptions;
 use crate::graph::{Graph, LinearForm};
 use crate::mixed_precision::{Block, Family};
-use crate::prune::Pruning;
+use ocelli_error::Result;
 
 /// The checkpoint and the options that the graphs are written for.
 pub(crate) struct Plan<'w> {
     pub(crate) checkpoint: &'w Checkpoint,
     /// S.
     pub(crate) imgsz: usize,
-    pub(crate) target: Target,
-    pub(crate) precision: Precision,
-    pub(crate) prompting: Prompting,
-    pub(crate) detection_only: bool,
-    pub(crate) screen: bool,
     /// Set if the folder has the memory tracker.
     pub(crate) tracker: bool,
-    pub(crate) pruning: Pruning,
-    /// Gives graphs an output with the range of every layer to be quantised.
-    pub(crate) observes: bool,
-    pub(crate) calibration: Option<&'w Calibration>,
-    /// The blocks that stay in 32 bits.
-    pub(crate) kept: &'w BTreeSet<Block>,
+    /// With the pruning of the checkpoint, and prompts that it has.
+    pub(crate) options: ExportOptions,
 }
 
 impl<'w> Plan<'w> {
+    /// The plan of the graphs, if the options are valid for this checkpoint.
+    pub(crate) fn new(options: &ExportOptions, checkpoint: &'w Checkpoint) -> Result<Self> {
+        let imgsz = options.check(checkpoint)?;
+        let tracker = options.has_tracker(checkpoint);
+        let mut options = options.clone();
+        options.pruning = options.pruning.with(checkpoint.pruning());
+        // The image's token is what the encoder of exemplars gives without boxes.
+        if !checkpoint.config().has_exemplars() {
+            options.prompting = Prompting::Text;
+        }
+        Ok(Self { checkpoint, imgsz, tracker, options })
+    }
+
     fn config(&self) -> &'w ModelConfig {
         self.checkpoint.config()
     }
@@ -63,22 +65,26 @@ impl<'w> Plan<'w> {
         if !folder.is_empty() {
             graph.block(Block::whole(Family::Tracker));
         }
-        graph.target = self.target;
+        graph.target = self.options.target;
         graph.may_join_layers = self.joins_layers();
-        graph.calibration = self.calibration;
-        graph.exact_blocks = self.kept.iter().copied().collect();
+        graph.calibration.clone_from(&self.options.calibration);
+        graph.exact_blocks = self.options.keep_fp32.iter().copied().collect();
         graph
     }
 
     /// `true` if linear layers with the same input are one product, which TensorRT needs for sums in 32 bits: it joins such
     /// layers itself, and the joined one then sums in half precision.
     fn joins_layers(&self) -> bool {
-        self.precision.is_half() && self.target == Target::TensorRt
+        self.options.precision.is_half() && self.options.target == Target::TensorRt
     }
 
     /// The form of the linear layers of backbone and fusion encoder.
     fn linear_form(&self) -> LinearForm {
-        if self.observes { LinearForm::Observed } else { LinearForm::of(self.precision, self.target) }
+        if self.options.observes {
+            LinearForm::Observed
+        } else {
+            LinearForm::of(self.options.precision, self.options.target)
+        }
     }
 
     /// `true` if the tracker is SAM 3.1's, whose objects share memories.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{CheckpointOptions, OpenedCheckpoint, read};
 use crate::exporter::ExportOptions;
+use crate::model::Plan;
 use ocelli_error::Result;
 
 /// The description of a checkpoint.
@@ -71,5 +72,6 @@ pub(super) fn inspect(options: &CheckpointOptions, path: &Path) -> Result<Inspec
 fn problem(options: &CheckpointOptions, path: &Path) -> Result<()> {
     let opened = OpenedCheckpoint::new(path, options)?;
     options.tokenizer_of(&opened)?;
-    ExportOptions::default().plan(&opened.into_checkpoint(PathBuf::new(), String::new())).map(drop)
+    let checkpoint = opened.into_checkpoint(PathBuf::new(), String::new());
+    Plan::new(&ExportOptions::default(), &checkpoint).map(drop)
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use serde::Deserialize;
+
 use crate::calibration::Calibration;
 use crate::checkpoint::Checkpoint;
 use crate::contract::{FORMAT_VERSION, MAX_GRID, MAX_IMGSZ, Precision, Prompting, Target};
 use crate::errors::refused;
 use crate::graph::HalfRules;
 use crate::mixed_precision::{Block, Family, MixedPrecision};
-use crate::model::Plan;
 use crate::prune::Pruning;
 use ocelli_error::{Error, Result};
 
@@ -18,7 +19,8 @@ use ocelli_error::{Error, Result};
 const WRITER_REVISION: u32 = 5;
 
 /// Options of an export; the [`Default`] is the unchanged checkpoint, for ONNX Runtime.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ExportOptions {
     /// The side of the input in pixels, a multiple of the patch size; the checkpoint's own by default.
     pub imgsz: Option<usize>,
@@ -37,6 +39,7 @@ pub struct ExportOptions {
     /// [`for_calibration`](Self::for_calibration).
     pub observes: bool,
     /// The tokens of a text prompt: with the CLS token or without it.
+    #[serde(rename = "prompt")]
     pub prompting: Prompting,
     /// Removes everything that only masks need: the finer feature maps and the mask head.
     pub detection_only: bool,
@@ -114,7 +117,7 @@ impl ExportOptions {
         .collect()
     }
 
-    pub(super) fn has_tracker(&self, checkpoint: &Checkpoint) -> bool {
+    pub(crate) fn has_tracker(&self, checkpoint: &Checkpoint) -> bool {
         !self.no_tracker && !self.detection_only && checkpoint.config().tracker.is_some()
     }
 
@@ -150,7 +153,7 @@ impl ExportOptions {
     }
 
     /// Checks the options; returns the side of the input.
-    fn check(&self, checkpoint: &Checkpoint) -> Result<usize> {
+    pub(crate) fn check(&self, checkpoint: &Checkpoint) -> Result<usize> {
         let vision = &checkpoint.config().vision;
         let imgsz = self.imgsz.unwrap_or(vision.image_size);
         if imgsz > MAX_IMGSZ {
@@ -237,25 +240,6 @@ impl ExportOptions {
             }
             None => Ok(()),
         }
-    }
-
-    /// The plan of the graphs, if the options are valid for this checkpoint.
-    pub(crate) fn plan<'w>(&'w self, checkpoint: &'w Checkpoint) -> Result<Plan<'w>> {
-        Ok(Plan {
-            checkpoint,
-            imgsz: self.check(checkpoint)?,
-            target: self.target,
-            precision: self.precision,
-            // The image's token is what the encoder of exemplars gives without boxes.
-            prompting: if checkpoint.config().has_exemplars() { self.prompting } else { Prompting::Text },
-            detection_only: self.detection_only,
-            screen: self.screen,
-            tracker: self.has_tracker(checkpoint),
-            pruning: self.pruning.with(checkpoint.pruning()),
-            observes: self.observes,
-            calibration: self.calibration.as_ref(),
-            kept: &self.keep_fp32,
-        })
     }
 
     /// The formats in the graphs, if they are half precision.

@@ -57,7 +57,7 @@ impl<'w> Plan<'w> {
         let v = &self.config().vision;
         let order = TokenOrder { grid: self.grid(), window: v.window_size };
         let tokens = order.grid * order.grid;
-        let split = self.pruning.split_block.unwrap_or(0);
+        let split = self.options.pruning.split_block.unwrap_or(0);
 
         let mut x = if section.has_pixels() {
             g.block(Block::whole(Family::Patches));
@@ -75,12 +75,14 @@ impl<'w> Plan<'w> {
         let attends = !blocks.is_empty() && section.has(Branch::Attention);
         let tables = attends.then(|| RotaryTables::new(g, self, order));
         g.write_linear_as(self.linear_form());
-        for block in blocks.filter(|block| !self.pruning.skip_blocks.contains(block)) {
+        for block in blocks.filter(|block| !self.options.pruning.skip_blocks.contains(block)) {
             g.block(Block::layer(Family::Vit, block));
-            if let Some(tables) = tables.as_ref().filter(|_| self.pruning.keeps(block, Branch::Attention)) {
+            if let Some(tables) =
+                tables.as_ref().filter(|_| self.options.pruning.keeps(block, Branch::Attention))
+            {
                 x = self.attention_branch(g, &x, block, tables);
             }
-            if section.has(Branch::Mlp) && self.pruning.keeps(block, Branch::Mlp) {
+            if section.has(Branch::Mlp) && self.options.pruning.keeps(block, Branch::Mlp) {
                 x = self.mlp_branch(g, &x, block);
             }
         }
@@ -160,7 +162,7 @@ impl<'w> Plan<'w> {
         let grouped = [batch, length, hidden].map(Dim::from);
         let [q, k, value] = [&q, &k, &value].map(|t| g.reshape(t, &grouped));
         let table = if global { &tables.global } else { &tables.window };
-        let mixed = match self.target {
+        let mixed = match self.options.target {
             Target::OnnxRuntime => {
                 let [q, k] = [&q, &k].map(|t| g.fused_rotary(t, &table[0], &table[1]));
                 g.attend([&q, &k, &value], v.stack.heads, None)
@@ -211,7 +213,7 @@ impl<'w> Plan<'w> {
 
     /// Features of the grid, `[1, hidden, P, P]` → the feature pyramid and the CLS token.
     pub(super) fn pyramid(&self, g: &Graph<'w>, map: &Value) {
-        if !self.detection_only {
+        if !self.options.detection_only {
             let fine = g.convolution_transpose(map, &format!("{NECK}.0.scale_layers.0"));
             let fine = g.gelu(&fine, false);
             let fine = g.convolution_transpose(&fine, &format!("{NECK}.0.scale_layers.2"));
@@ -226,7 +228,7 @@ impl<'w> Plan<'w> {
     pub(super) fn level_output(&self, g: &Graph<'w>, x: &Value, level: usize) {
         let (width, side) = (self.config().width, self.grid() << (2 - level));
         g.output(tensor::FPN[level], x, &[1, width, side, side].map(Dim::from));
-        if level == 2 && self.prompting == Prompting::Official {
+        if level == 2 && self.options.prompting == Prompting::Official {
             g.output(tensor::IMAGE_PROMPT, &self.image_prompt(g, x), &[1, 1, width].map(Dim::from));
         }
     }

@@ -4,6 +4,7 @@ use super::Plan;
 use super::decoder::Decoded;
 use super::layers::Prompt;
 use crate::contract::{Precision, dim, tensor};
+use crate::exporter::ExportOptions;
 use crate::graph::{Dim, Element, Graph, Value};
 use crate::mixed_precision::{Block, Family};
 
@@ -18,7 +19,7 @@ impl<'w> Plan<'w> {
         g.output(tensor::LOGITS, &logits, &[classes, queries.into()]);
         g.output(tensor::BOXES, &decoded.boxes, &[classes, queries.into(), 4.into()]);
         g.output(tensor::PRESENCE, &decoded.presence, &[classes, 1.into()]);
-        if !self.detection_only {
+        if !self.options.detection_only {
             g.output(tensor::QUERIES, &decoded.queries, &[classes, queries.into(), width.into()]);
             g.output(tensor::ENCODED, &encoded, &[classes, (grid * grid).into(), width.into()]);
         }
@@ -27,9 +28,10 @@ impl<'w> Plan<'w> {
     /// The same on features that are averaged 2 × 2, without boxes: attention costs a sixteenth, other layers a quarter.
     pub(crate) fn screen(&self, g: &Graph<'w>) {
         // Averaged features have other ranges than those that were observed.
-        let precision = if self.precision.is_calibrated() { Precision::Fp16 } else { self.precision };
-        let pruning = self.pruning.clone();
-        let coarse = Plan { imgsz: self.imgsz / 2, precision, observes: false, pruning, ..*self };
+        let precision =
+            if self.options.precision.is_calibrated() { Precision::Fp16 } else { self.options.precision };
+        let options = ExportOptions { precision, observes: false, ..self.options.clone() };
+        let coarse = Plan { imgsz: self.imgsz / 2, options, ..*self };
         let classes = Dim::Named(dim::CLASSES);
         let (features, prompt) = self.features_and_prompt(g);
         let pooled = g.average_pool(&features, 2);

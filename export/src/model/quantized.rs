@@ -72,7 +72,7 @@ impl<'w> Graph<'w> {
 
     /// A layer's range; if it is missing, the graph fails.
     fn range_of(&self, layer: &str) -> Option<f32> {
-        let range = self.calibration.and_then(|calibration| calibration.ranges.get(layer)).copied();
+        let range = self.calibration.as_ref().and_then(|calibration| calibration.ranges.get(layer)).copied();
         if range.is_none() {
             self.fail_as(
                 ErrorKind::InvalidArgument,

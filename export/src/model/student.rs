@@ -48,7 +48,7 @@ impl<'w> Plan<'w> {
     /// The features of each stage → a level of the pyramid.
     fn adapters(&self, g: &Graph<'w>, stages: &[Value]) {
         // Detection needs the coarsest level only.
-        let first = if self.detection_only { 2 } else { 0 };
+        let first = if self.options.detection_only { 2 } else { 0 };
         for (level, stage) in stages.iter().enumerate().skip(first) {
             let name = format!("{ADAPTERS}.{level}");
             g.scope(name.as_str());
@@ -145,7 +145,7 @@ impl<'w> Plan<'w> {
                 (0..heads * length * length).map(|i| (i / length / length, i / length % length, i % length));
             Ok(pairs.map(|(head, a, b)| pair(head, a, b)).collect())
         });
-        let q = match self.target {
+        let q = match self.options.target {
             Target::OnnxRuntime => q,
             Target::TensorRt => g.as_role(Role::Attention, |g| g.scale(&q, scale_of(head))),
         };

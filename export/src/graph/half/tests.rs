@@ -6,7 +6,8 @@ use super::HalfRules;
 use super::checker::check;
 use crate::calibration::Calibration;
 use crate::checkpoint::Checkpoint;
-use crate::contract::{Precision, Prompting, Target, file};
+use crate::contract::{Precision, Target, file};
+use crate::exporter::ExportOptions;
 use crate::mixed_precision::{Block, Family, MixedPrecision};
 use crate::model::{Plan, Section};
 use crate::prune::Pruning;
@@ -345,7 +346,7 @@ fn graphs<'w>(plan: &Plan<'w>) -> Vec<Graph<'w>> {
         build(&graph);
         graph
     };
-    let sections: &[_] = match plan.pruning.split_block {
+    let sections: &[_] = match plan.options.pruning.split_block {
         Some(_) => &[Section::First, Section::Second],
         None => &[Section::Whole],
     };
@@ -384,16 +385,8 @@ fn calibrated_graphs_multiply_codes() {
         let plain = Plan {
             checkpoint: &checkpoint,
             imgsz: config.vision.image_size,
-            target: Target::TensorRt,
-            precision: Precision::Fp32,
-            prompting: Prompting::Official,
-            detection_only: false,
-            screen: false,
             tracker: false,
-            observes: true,
-            calibration: None,
-            kept: &BTreeSet::new(),
-            pruning: Pruning::default(),
+            options: ExportOptions { target: Target::TensorRt, observes: true, ..ExportOptions::default() },
         };
         let mut calibration = Calibration::default();
         for graph in graphs(&plain) {
@@ -404,14 +397,14 @@ fn calibrated_graphs_multiply_codes() {
         let kept = BTreeSet::from([Block::layer(Family::Vit, 0)]);
         for (precision, element) in [(Precision::Fp8, Element::F8), (Precision::Int8Static, Element::I8)] {
             for kept in [&BTreeSet::new(), &kept] {
-                let plan = Plan {
+                let options = ExportOptions {
                     precision,
                     observes: false,
-                    calibration: Some(&calibration),
-                    kept,
-                    pruning: Pruning::default(),
-                    ..plain
+                    calibration: Some(calibration.clone()),
+                    keep_fp32: kept.clone(),
+                    ..plain.options.clone()
                 };
+                let plan = Plan { options, ..plain };
                 let rules = HalfRules {
                     half: Element::F16,
                     islands: MixedPrecision::Accumulate,
@@ -504,16 +497,14 @@ fn every_graph_is_strongly_typed() {
                 let plan = Plan {
                     checkpoint: &checkpoint,
                     imgsz: config.vision.image_size,
-                    target,
-                    precision: Precision::Fp16,
-                    prompting: Prompting::Official,
-                    detection_only: at % 2 == 1,
-                    screen: false,
                     tracker: false,
-                    observes: false,
-                    calibration: None,
-                    kept: &BTreeSet::new(),
-                    pruning: Pruning { split_block: (at % 3 == 1).then_some(1), ..Pruning::default() },
+                    options: ExportOptions {
+                        target,
+                        precision: Precision::Fp16,
+                        detection_only: at % 2 == 1,
+                        pruning: Pruning { split_block: (at % 3 == 1).then_some(1), ..Pruning::default() },
+                        ..ExportOptions::default()
+                    },
                 };
                 for half in [Element::F16, Element::Bf16] {
                     let rules = HalfRules {

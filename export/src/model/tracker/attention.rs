@@ -42,7 +42,7 @@ impl<'w> Network<'_, 'w> {
         attend: impl Fn(&Value, usize, &[Value; 2]) -> Value,
     ) -> Value {
         let tables = self.memory_rotary(g);
-        if self.precision == Precision::Int8 {
+        if self.options.precision == Precision::Int8 {
             g.write_linear_as(self.linear_form());
         }
         for layer in 0..self.config().layers {
@@ -192,7 +192,7 @@ impl<'w> Network<'_, 'w> {
 
     /// Queries that all objects share, for each of them if the target's attention needs that; `like` has the batch.
     pub(super) fn repeated_queries(&self, g: &Graph<'w>, query: Value, like: &Value) -> Value {
-        match (self.target, query.dims[0] == like.dims[0]) {
+        match (self.options.target, query.dims[0] == like.dims[0]) {
             (Target::OnnxRuntime, false) => g.repeat_for(&query, like),
             _ => query,
         }
@@ -234,7 +234,7 @@ impl<'w> Network<'_, 'w> {
     /// Attention over `[B, tokens, D]`; values of one head need not be projected yet.
     pub(super) fn mix(&self, g: &Graph<'w>, query: &Value, keys: &Value, values: &Value) -> Value {
         let (heads, head) = (self.config().heads, self.head());
-        if self.target == Target::OnnxRuntime {
+        if self.options.target == Target::OnnxRuntime {
             return g.fused_attention([query, keys, values], heads, scale_of(head), None);
         }
         if heads == 1 {
