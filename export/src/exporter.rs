@@ -14,7 +14,7 @@ use crate::contract::{
     file, hex,
 };
 use crate::errors::refused;
-use crate::graph::{Graph, HashedFile, WrittenFile};
+use crate::graph::{Graph, WrittenFile};
 use crate::model::{Plan, Section};
 use ocelli_error::{Error, Result};
 
@@ -75,17 +75,14 @@ pub fn export(
             }
             written.extend(graph.finish(staging.path(), file)?);
         }
-        written.push(copy_tokenizer(checkpoint, staging.path())?);
+        written.push(WrittenFile::write(staging.path(), file::TOKENIZER, &checkpoint.tokenizer_json()?)?);
         let hash = hash.join().expect("hashing does not panic");
         Ok::<_, Error>((written, hash))
     })?;
 
     let manifest = manifest(&plan, weights_sha256, written);
     let text = serde_json::to_string_pretty(&manifest).expect("a manifest is plain data");
-    let mut file = HashedFile::create(&staging.path().join(file::MANIFEST))?;
-    file.append(text.as_bytes())?;
-    file.append(b"\n")?;
-    file.close()?;
+    WrittenFile::write(staging.path(), file::MANIFEST, (text + "\n").as_bytes())?;
     install(staging, output)?;
     Ok(manifest)
 }
@@ -187,13 +184,6 @@ fn text_sha256(config: &ModelConfig, files: &BTreeMap<String, FileEntry>) -> Str
         config.width
     );
     hex(&Sha256::digest(text))
-}
-
-fn copy_tokenizer(checkpoint: &Checkpoint, folder: &Path) -> Result<WrittenFile> {
-    let data = checkpoint.tokenizer_json()?;
-    let mut file = HashedFile::create(&folder.join(file::TOKENIZER))?;
-    file.append(&data)?;
-    Ok(WrittenFile { name: file::TOKENIZER.to_owned(), entry: file.close()? })
 }
 
 /// Refuses to replace anything except an exported folder, and that unless `force` is set.

@@ -29,7 +29,7 @@ use ocelli_onnx::schema::{AttributeProto, NodeProto, attribute_type, data_type};
 pub(crate) use half::HalfRules;
 pub(crate) use quantized::QuantizedRows;
 pub(crate) use shape::Dim;
-pub(crate) use write::{HashedFile, WrittenFile};
+pub(crate) use write::WrittenFile;
 
 /// Opset of the standard operators: the first with `Gelu`, and one that TensorRT 10 and 11 parse.
 pub(crate) const OPSET: i64 = 20;

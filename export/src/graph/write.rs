@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use half::slice::HalfFloatSliceExt;
+use half::vec::HalfFloatVecExt;
 use half::{bf16, f16};
 use ocelli_onnx::Message;
 use ocelli_onnx::schema::{
@@ -35,6 +35,14 @@ const INFINITE_IN_F16: f32 = 65_520.0;
 pub(crate) struct WrittenFile {
     pub(crate) name: String,
     pub(crate) entry: FileEntry,
+}
+
+impl WrittenFile {
+    pub(crate) fn write(folder: &Path, name: &str, data: &[u8]) -> Result<Self> {
+        let mut file = HashedFile::create(&folder.join(name))?;
+        file.append(data)?;
+        Ok(Self { name: name.to_owned(), entry: file.close()? })
+    }
 }
 
 impl Graph<'_> {
@@ -105,9 +113,7 @@ impl Graph<'_> {
             }),
             opset_import,
         };
-        let mut file = HashedFile::create(&folder.join(name))?;
-        file.append(&model.encode_to_vec())?;
-        let mut written = vec![WrittenFile { name: name.to_owned(), entry: file.close()? }];
+        let mut written = vec![WrittenFile::write(folder, name, &model.encode_to_vec())?];
         if let Some(file) = external {
             written.push(WrittenFile { name: external_name, entry: file.close()? });
         }
@@ -127,16 +133,8 @@ fn floats(initializer: &Initializer<'_>, values: &[f32]) -> Result<Vec<u8>> {
         )));
     }
     Ok(match value.element {
-        Element::F16 => {
-            let mut halves = vec![f16::ZERO; values.len()];
-            halves.convert_from_f32_slice(values);
-            bytes_of(&halves, f16::to_le_bytes)
-        }
-        Element::Bf16 => {
-            let mut halves = vec![bf16::ZERO; values.len()];
-            halves.convert_from_f32_slice(values);
-            bytes_of(&halves, bf16::to_le_bytes)
-        }
+        Element::F16 => bytes_of(&Vec::<f16>::from_f32_slice(values), f16::to_le_bytes),
+        Element::Bf16 => bytes_of(&Vec::<bf16>::from_f32_slice(values), bf16::to_le_bytes),
         _ => bytes_of(values, f32::to_le_bytes),
     })
 }
@@ -165,7 +163,7 @@ fn value_info(value: &Value) -> ValueInfoProto {
 }
 
 /// A file that is being written, and the hash of its bytes.
-pub(crate) struct HashedFile {
+struct HashedFile {
     path: std::path::PathBuf,
     writer: BufWriter<File>,
     hash: Sha256,
@@ -173,13 +171,13 @@ pub(crate) struct HashedFile {
 }
 
 impl HashedFile {
-    pub(crate) fn create(path: &Path) -> Result<Self> {
+    fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).map_err(|e| Error::io("cannot write", path, e))?;
         let writer = BufWriter::with_capacity(1 << 20, file);
         Ok(Self { path: path.to_owned(), writer, hash: Sha256::new(), bytes: 0 })
     }
 
-    pub(crate) fn append(&mut self, data: &[u8]) -> Result<()> {
+    fn append(&mut self, data: &[u8]) -> Result<()> {
         self.writer.write_all(data).map_err(|e| Error::io("cannot write", &self.path, e))?;
         self.hash.update(data);
         self.bytes += data.len() as u64;
@@ -195,7 +193,7 @@ impl HashedFile {
         Ok(offset)
     }
 
-    pub(crate) fn close(mut self) -> Result<FileEntry> {
+    fn close(mut self) -> Result<FileEntry> {
         self.writer.flush().map_err(|e| Error::io("cannot write", &self.path, e))?;
         Ok(FileEntry { sha256: hex(&self.hash.finalize()), bytes: self.bytes })
     }

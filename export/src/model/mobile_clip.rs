@@ -1,7 +1,7 @@
 //! `text_encoder.onnx` with MobileCLIP's text transformer: no order of tokens, and layers that mix tokens by convolution.
 
 use super::Plan;
-use super::layers::{Folded, LinearLayer};
+use super::layers::Folded;
 use crate::checkpoint::Weights;
 use crate::config::MobileClip;
 use crate::contract::{TextPadding, dim};
@@ -62,9 +62,7 @@ impl<'w> Plan<'w> {
             let scaled = weight.iter().enumerate().map(|(i, w)| norm.scale[i / kernel] * f64::from(*w));
             Ok(Folded { kernel: scaled.collect(), bias: norm.shift })
         });
-        let out = g.linear_layer(&mixed, &LinearLayer::new(&format!("{layer}.conv_feed_forward.mlp.fc1")));
-        let out = g.activation(&out, t.stack.activation);
-        let out = g.linear(&out, &format!("{layer}.conv_feed_forward.mlp.fc2"));
+        let out = g.feed_forward(&mixed, &format!("{layer}.conv_feed_forward.mlp"), &t.stack);
         let key = format!("{layer}.layer_scale");
         let scale = g.derived(&format!("{key}.flat"), &[hidden], move |weights| weights.read(&key));
         let sum = g.add(&x, &g.mul(&out, &scale));
