@@ -35,13 +35,6 @@ pub struct EngineRequest {
     pub build: BuildOptions,
 }
 
-/// The models and the reference that a request stands for.
-struct Prepared {
-    reference: EngineFactory,
-    model: Model,
-    reference_model: Model,
-}
-
 impl EngineRequest {
     /// Builds the engines into `output`, compares each with its ONNX graph on this GPU, and installs those that agree.
     /// `announce` gets a line about each step of an export.
@@ -59,11 +52,11 @@ impl EngineRequest {
         // What is missing is reported before a model is exported.
         tensorrt.library().map_err(for_purpose("cannot build engines"))?;
         let source = self.source.clone().unwrap_or_default();
-        let ready = self.prepare(source, cancellation, announce)?;
+        let (model, reference_model, reference) = self.prepare(source, cancellation, announce)?;
         let build = EngineBuild {
-            reference_model: &ready.reference_model,
+            reference_model: &reference_model,
             cancellation: cancellation.clone(),
-            ..EngineBuild::new(&ready.model, &tensorrt, &ready.reference, self.build.clone())
+            ..EngineBuild::new(&model, &tensorrt, &reference, self.build.clone())
         };
         build.run(output, report)
     }
@@ -82,21 +75,22 @@ impl EngineRequest {
         let tensorrt = self.native();
         tensorrt.gpu().map_err(for_purpose(&format!("cannot verify the engine, {}", engine.display())))?;
         let source = self.source.clone().map_or_else(|| source_of(engine), Ok)?;
-        let ready = self.prepare(source, cancellation, announce)?;
-        let reference = (&ready.reference_model, &ready.reference);
-        verify_engine(engine, &ready.model, &tensorrt, reference, self.build.verification.clone(), progress)
+        let (model, reference_model, reference) = self.prepare(source, cancellation, announce)?;
+        let (reference, options) = ((&reference_model, &reference), self.build.verification.clone());
+        verify_engine(engine, &model, &tensorrt, reference, options, progress)
     }
 
     fn native(&self) -> NativeTensorRt {
         NativeTensorRt::new(self.tensorrt.as_deref())
     }
 
+    /// The model, the one that its engines are compared with, and what runs that.
     fn prepare(
         &self,
         source: ModelSource,
         cancellation: &Cancellation,
         announce: &dyn Fn(&str),
-    ) -> Result<Prepared> {
+    ) -> Result<(Model, Model, EngineFactory)> {
         let reference = EngineFactory::start(&EngineOptions {
             kind: EngineKind::Cpu,
             threads: self.threads,
@@ -123,7 +117,7 @@ impl EngineRequest {
             }
             _ => model.clone(),
         };
-        Ok(Prepared { reference, model, reference_model })
+        Ok((model, reference_model, reference))
     }
 }
 

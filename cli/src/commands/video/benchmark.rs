@@ -18,13 +18,6 @@ const FRAMES: u64 = 60;
 /// It compiles a model for minutes, so it runs only when named.
 const SLOW_TO_START: &str = "tensorrt";
 
-/// The times of one engine.
-struct Row {
-    engine: String,
-    sequential: Times,
-    pipelined: Times,
-}
-
 struct Times {
     fps: f64,
     stats: PipelineStats,
@@ -82,8 +75,8 @@ pub fn run(
             let fps = frames_per_second(&ends, warm_up as usize)?;
             Ok((engine, Times { fps, stats: stats.snapshot() }))
         };
-        let measured = measure(true)
-            .and_then(|(engine, sequential)| Ok(Row { engine, sequential, pipelined: measure(false)?.1 }));
+        let measured =
+            measure(true).and_then(|(engine, sequential)| Ok((engine, [sequential, measure(false)?.1])));
         match measured {
             Ok(row) => rows.push(row),
             Err(error) if names.len() == 1 || cancellation.is_cancelled() => return Err(error),
@@ -108,10 +101,11 @@ fn frames_per_second(ends: &[Instant], warm_up: usize) -> anyhow::Result<f64> {
     }
 }
 
-fn table(measured: &[Row], frames: u64, classes: usize) -> String {
+/// The table of engines with their times, one stage at a time and pipelined.
+fn table(measured: &[(String, [Times; 2])], frames: u64, classes: usize) -> String {
     let mut rows =
         vec![row("engine", ["backbone ms", "decode ms", "sequential FPS", "pipelined FPS", "gain"])];
-    rows.extend(measured.iter().map(|Row { engine, sequential, pipelined }| {
+    rows.extend(measured.iter().map(|(engine, [sequential, pipelined])| {
         let stages = [Stage::Backbone, Stage::Decode].map(|stage| sequential.median(stage));
         let numbers = stages.into_iter().chain([sequential.fps, pipelined.fps]);
         let gain = format!("{:.2}x", pipelined.fps / sequential.fps);
