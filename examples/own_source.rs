@@ -50,7 +50,8 @@ impl Source for Pan {
         // Frames are reused: this allocates in the first frames only.
         let pixels = frame.image.reset_rgb8(SIZE.0, SIZE.1)?;
         let (row_bytes, left) = (SIZE.0 as usize * 3, 8 * self.next as usize * 3);
-        for (to, from) in pixels.chunks_exact_mut(row_bytes).zip(self.scene.view().rows()) {
+        let rows = self.scene.as_rgb8().chunks_exact(self.scene.width() as usize * 3);
+        for (to, from) in pixels.chunks_exact_mut(row_bytes).zip(rows) {
             to.copy_from_slice(&from[left..left + row_bytes]);
         }
         self.next += 1;

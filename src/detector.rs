@@ -58,8 +58,8 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// Detects the instances of `prompts` in an image: an [`Image`](crate::Image), an [`ImageView`](crate::ImageView), or a
-    /// [`FrameView`] in the pixel format of a camera.
+    /// Detects the instances of `prompts` in an image: an [`Image`](crate::Image), or a [`FrameView`] of pixels
+    /// in RGB or in the format of a camera.
     ///
     /// Boxes are in pixels of the image and clipped to it. The order is deterministic: the highest score first.
     ///

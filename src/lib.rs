@@ -22,7 +22,7 @@
 //!
 //! | type | what it is |
 //! |---|---|
-//! | [`Image`], [`ImageView`], [`FrameView`] | pixels: owned, borrowed, borrowed in the format of a camera |
+//! | [`Image`], [`FrameView`] | pixels: owned, borrowed in RGB or in the format of a camera |
 //! | [`Prompts`], [`Prompt`] | the classes to detect |
 //! | [`ObjectPrompt`], [`ObjectMask`] | one object of an image: clicks, a box or a mask in, its mask out |
 //! | [`Model`] | graphs exported from a SAM3 checkpoint; the default is a small built-in model of drawn scenes ([`builtin`]) |
@@ -88,7 +88,7 @@ pub mod image {
     //! Images in 8-bit RGB, the input of the detector.
 
     pub use ocelli_images::image::{
-        Image, ImageView, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, has_animation_extension, has_image_extension,
+        Image, MAX_FILE_BYTES, MAX_PIXELS, MAX_SIDE, has_animation_extension, has_image_extension,
         has_unsupported_extension, is_image_file,
     };
 }
@@ -123,7 +123,7 @@ pub use engine::EngineKind;
 pub use frame::Frame;
 pub use model::{Model, ModelSource};
 pub use ocelli_error::{Error, ErrorKind, Result};
-pub use ocelli_images::{FrameView, Image, ImageView, Mask, PixelFormat};
+pub use ocelli_images::{FrameView, Image, Mask, PixelFormat};
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use prompt::{Exemplar, ObjectPrompt, Prompt, Prompts};
 pub use sink::Sink;

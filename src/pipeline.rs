@@ -28,7 +28,7 @@
 //!     .with_tracker(ByteTrackerOptions::default())
 //!     .build()?;
 //! let image = Image::open("demos/scenes/park.png")?;
-//! pipeline.push(FrameView { timestamp: Duration::from_millis(40), ..image.view().into() })?;
+//! pipeline.push(FrameView { timestamp: Duration::from_millis(40), ..image.view() })?;
 //! pipeline.close();
 //! while let Some(outcome) = pipeline.recv()? {
 //!     assert_eq!(outcome.time, Duration::from_millis(40));

@@ -40,7 +40,7 @@ fn compare(device: &Arc<CudaDevice>, cases: &[Case]) -> Vec<String> {
         expected.resize(cpu.output_len(), 0.0);
         // The kernel converts NV12 before the resize.
         let rgb = frame.to_image().expect("the image is complete");
-        let of_cpu = if format == PixelFormat::Nv12 { FrameView::from(rgb.view()) } else { frame };
+        let of_cpu = if format == PixelFormat::Nv12 { rgb.view() } else { frame };
         cpu.run_into(of_cpu, &mut expected).expect("the image is complete");
         gpu.run_into(frame, &mut pixels).expect("the image is complete");
         assert_eq!(pixels.shape(), [1, 3, case.side, case.side]);

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use ocelli::image::{Image, ImageView};
+use ocelli::FrameView;
+use ocelli::image::Image;
 use ocelli::preprocess::{PreprocessConfig, Preprocessor, Rounding};
 use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
@@ -71,7 +72,7 @@ fn levels(case: &str, rounding: Rounding) -> Vec<f32> {
     };
     let mut preprocessor = Preprocessor::new(config).expect("the configuration is valid");
     let mut out = vec![f32::NAN; preprocessor.output_len()];
-    let view = ImageView::new(width, height, &pixels).expect("the pattern has the size");
+    let view = FrameView::rgb8(width, height, &pixels);
     preprocessor.run_into(view, &mut out).expect("the output has the length");
     out
 }

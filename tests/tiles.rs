@@ -58,7 +58,7 @@ fn drawn_image() -> (Image, Vec<(&'static str, BoundingBox)>) {
     for index in 0..COLUMNS * ROWS {
         let scene = generator.scene(u64::from(index));
         let (left, top) = (index % COLUMNS * 320, index / COLUMNS * 320);
-        for (y, row) in scene.image.view().rows().enumerate() {
+        for (y, row) in scene.image.as_rgb8().chunks_exact(3 * 320).enumerate() {
             let at = ((top as usize + y) * width as usize + left as usize) * 3;
             pixels[at..at + row.len()].copy_from_slice(row);
         }

@@ -5,7 +5,7 @@ pub mod nv12;
 
 use std::time::Duration;
 
-use crate::image::{Image, ImageView};
+use crate::image::Image;
 use ocelli_error::{Error, Result};
 
 /// The pixel format of a [`FrameView`].
@@ -57,6 +57,12 @@ pub struct FrameView<'a> {
 }
 
 impl<'a> FrameView<'a> {
+    /// Pixels in RGB without padding, [height, width, rgb], as a frame at time zero.
+    pub fn rgb8(width: u32, height: u32, data: &'a [u8]) -> Self {
+        let (stride, format) = (width as usize * 3, PixelFormat::Rgb8);
+        Self { data, width, height, stride, format, timestamp: Duration::ZERO }
+    }
+
     /// Checks that the buffer can hold the frame.
     ///
     /// # Errors
@@ -167,24 +173,10 @@ impl<'a> FrameView<'a> {
     }
 }
 
-impl<'a> From<ImageView<'a>> for FrameView<'a> {
-    /// The image as a frame at time zero.
-    fn from(image: ImageView<'a>) -> Self {
-        Self {
-            data: image.as_bytes(),
-            width: image.width(),
-            height: image.height(),
-            stride: image.stride(),
-            format: PixelFormat::Rgb8,
-            timestamp: Duration::ZERO,
-        }
-    }
-}
-
 impl<'a> From<&'a Image> for FrameView<'a> {
     /// The image as a frame at time zero.
     fn from(image: &'a Image) -> Self {
-        image.view().into()
+        image.view()
     }
 }
 
@@ -229,11 +221,18 @@ mod tests {
         // width, height, stride, format, bytes, valid?
         let cases = [
             (2, 3, 6, Rgb8, 18, true),
+            (2, 3, 8, Rgb8, 22, true),
+            (2, 3, 8, Rgb8, 21, false),
             (2, 3, 8, Bgr8, 22, true),
             (2, 3, 8, Bgr8, 21, false),
             (2, 3, 5, Rgb8, 30, false),
             (0, 3, 6, Rgb8, 18, false),
             (3, 0, 6, Gray8, 18, false),
+            (2, 0, 6, Rgb8, 18, false),
+            (1, 1, 3, Rgb8, 3, true),
+            (1, 1, usize::MAX, Rgb8, 3, true),
+            (1, 3, usize::MAX, Rgb8, 30, false),
+            (u32::MAX, u32::MAX, usize::MAX, Rgb8, 30, false),
             (3, 2, 3, Gray8, 6, true),
             (3, 2, 4, Gray8, 7, true),
             (3, 2, 4, Gray8, 6, false),

@@ -1,8 +1,8 @@
 //! Images in 8-bit RGB, the input of the detector.
 //!
 //! An [`Image`] owns its pixels and comes from a file ([`Image::open`]), from an encoded file in memory
-//! ([`Image::decode`]), from raw pixels ([`Image::from_rgb8`]) or from the types of the `image` crate (`From`). An
-//! [`ImageView`] borrows pixels, with padded rows if need be, so that a video frame reaches the detector without a copy.
+//! ([`Image::decode`]), from raw pixels ([`Image::from_rgb8`]) or from the types of the `image` crate (`From`). A
+//! [`FrameView`] borrows pixels, with padded rows if need be, so that a video frame reaches the detector without a copy.
 
 mod decode;
 mod jpeg;
@@ -15,6 +15,7 @@ use std::path::Path;
 
 use ::image::{DynamicImage, RgbImage};
 
+use crate::frame_view::FrameView;
 use ocelli_error::{Error, Result, refuse};
 
 /// Extensions of the formats that [`Image::open`] reads.
@@ -171,15 +172,9 @@ impl Image {
         self.data
     }
 
-    /// A view of the whole image.
-    pub fn view(&self) -> ImageView<'_> {
-        ImageView {
-            width: self.width,
-            height: self.height,
-            // Above 0 for an empty image, too: rows are chunks of this length.
-            stride: (self.width as usize * 3).max(1),
-            data: &self.data,
-        }
+    /// The whole image as a frame at time zero.
+    pub fn view(&self) -> FrameView<'_> {
+        FrameView::rgb8(self.width, self.height, &self.data)
     }
 
     /// Converts to the type of the `image` crate, without a copy.
@@ -214,94 +209,6 @@ impl From<Image> for DynamicImage {
 
 ocelli_engines::debug_as!(Image, it => "Image({}x{})", it.width, it.height);
 
-/// A borrowed image: 8-bit RGB, rows from the top, each possibly followed by padding.
-#[derive(Clone, Copy)]
-pub struct ImageView<'a> {
-    width: u32,
-    height: u32,
-    /// Bytes from the start of one row to the next.
-    stride: usize,
-    data: &'a [u8],
-}
-
-impl<'a> ImageView<'a> {
-    /// Borrows pixels without padding: `data` is [height, width, rgb].
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero or `data` is too short.
-    pub fn new(width: u32, height: u32, data: &'a [u8]) -> Result<Self> {
-        Self::with_stride(width, height, rgb8_len(width, 1)?, data)
-    }
-
-    /// Borrows pixels whose rows start `stride_bytes` apart; the last row needs no padding.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`](ocelli_error::ErrorKind::InvalidArgument) if a side is zero, a row exceeds the stride,
-    /// or `data` is too short.
-    pub fn with_stride(width: u32, height: u32, stride_bytes: usize, data: &'a [u8]) -> Result<Self> {
-        rgb8_len(width, height)?;
-        let row = width as usize * 3;
-        if stride_bytes < row {
-            refuse!("image of {width}x{height}: expected a stride of at least {row}, got {stride_bytes}");
-        }
-        let expected = stride_bytes.checked_mul(height as usize - 1).and_then(|len| len.checked_add(row));
-        if expected.is_none_or(|expected| data.len() < expected) {
-            refuse!("image of {width}x{height}, stride {stride_bytes}: {} bytes are too few", data.len());
-        }
-        Ok(Self { width, height, stride: stride_bytes, data })
-    }
-
-    /// Width in pixels.
-    pub fn width(&self) -> u32 {
-        self.width
-    }
-
-    /// Height in pixels.
-    pub fn height(&self) -> u32 {
-        self.height
-    }
-
-    /// Bytes from the start of one row to the next.
-    pub fn stride(&self) -> usize {
-        self.stride
-    }
-
-    /// All bytes, padding included.
-    #[doc(hidden)]
-    pub fn as_bytes(&self) -> &'a [u8] {
-        self.data
-    }
-
-    /// The rows from the top, each [width, rgb] without its padding.
-    pub fn rows(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
-        let row = self.width as usize * 3;
-        self.data.chunks(self.stride).take(self.height as usize).map(move |chunk| &chunk[..row])
-    }
-
-    /// All pixels, [height, width, rgb], if the rows are not padded.
-    pub fn as_contiguous(&self) -> Option<&'a [u8]> {
-        let row = self.width as usize * 3;
-        (self.stride == row).then(|| &self.data[..row * self.height as usize])
-    }
-
-    /// An owned copy without padding.
-    pub fn to_image(&self) -> Image {
-        let data = match self.as_contiguous() {
-            Some(data) => data.to_vec(),
-            None => self.rows().flatten().copied().collect(),
-        };
-        Image { width: self.width, height: self.height, data }
-    }
-}
-
-impl<'a> From<&'a Image> for ImageView<'a> {
-    fn from(image: &'a Image) -> Self {
-        image.view()
-    }
-}
-
-ocelli_engines::debug_as!(ImageView<'_>, it => "ImageView({}x{}, stride {})", it.width, it.height, it.stride);
-
 /// The length of an image without padding, in bytes.
 fn rgb8_len(width: u32, height: u32) -> Result<usize> {
     if width == 0 || height == 0 {
@@ -319,43 +226,11 @@ mod tests {
     use ocelli_error::ErrorKind;
 
     #[test]
-    fn sizes_of_raw_pixels_are_checked() {
-        let data = [7u8; 30];
-        // width, height, stride, bytes, fine?
-        let cases = [
-            (2, 3, 6, 18, true),
-            (2, 3, 8, 22, true),
-            (2, 3, 8, 21, false),
-            (2, 3, 5, 30, false),
-            (0, 3, 6, 18, false),
-            (2, 0, 6, 18, false),
-            (1, 1, 3, 3, true),
-            (1, 1, usize::MAX, 3, true),
-            (1, 3, usize::MAX, 30, false),
-            (u32::MAX, u32::MAX, usize::MAX, 30, false),
-        ];
-        let mut failures = Vec::new();
-        for (width, height, stride, bytes, fine) in cases {
-            let view = ImageView::with_stride(width, height, stride, &data[..bytes]);
-            match view {
-                Ok(_) if fine => {}
-                Err(error) if !fine && error.kind() == ErrorKind::InvalidArgument => {}
-                other => failures.push(format!("{width}x{height} stride {stride}, {bytes} bytes: {other:?}")),
-            }
+    fn the_length_of_raw_pixels_is_checked() {
+        for bytes in [17, 19] {
+            let error = Image::from_rgb8(2, 3, vec![0; bytes]).expect_err("it has 18 bytes");
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         }
-        assert!(failures.is_empty(), "{}", failures.join("\n"));
-        assert!(Image::from_rgb8(2, 3, vec![0; 17]).is_err());
-        assert!(Image::from_rgb8(2, 3, vec![0; 19]).is_err());
-    }
-
-    #[test]
-    fn padding_is_skipped() {
-        let data: Vec<u8> = (0..14).collect();
-        let view =
-            ImageView::with_stride(2, 2, 8, &data).expect("14 bytes hold two rows of 6 bytes, 8 apart");
-        assert_eq!(view.as_contiguous(), None);
-        assert_eq!(view.to_image().as_rgb8(), [0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13]);
-        assert_eq!(view.rows().len(), 2);
     }
 
     #[test]
@@ -369,6 +244,6 @@ mod tests {
         let deep = ::image::ImageBuffer::from_pixel(1, 1, ::image::Luma([0x12FFu16]));
         assert_eq!(Image::from(DynamicImage::ImageLuma16(deep)).as_rgb8(), [0x12; 3]);
         let empty = Image::from(RgbImage::new(0, 0));
-        assert_eq!((empty.view().rows().count(), empty.view().to_image()), (0, empty));
+        assert!(empty.view().to_image().is_err(), "it has no pixels");
     }
 }

@@ -17,5 +17,5 @@ pub mod rows;
 
 pub use device_frame::{DeviceFrame, Nv12Colours, ToRgb};
 pub use frame_view::{FrameView, PixelFormat};
-pub use image::{Image, ImageView};
+pub use image::Image;
 pub use mask::Mask;

@@ -169,7 +169,6 @@ const MAX_IMGSZ: usize = 16_384;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::ImageView;
     use ocelli_error::ErrorKind;
 
     #[test]
@@ -199,7 +198,7 @@ mod tests {
         .expect("the configuration is valid");
         let pixels = [0u8, 0, 0, 51, 255, 0, 102, 0, 255, 255, 255, 255];
         let mut out = [9.0; 12];
-        let view = ImageView::new(2, 2, &pixels).expect("12 bytes are 4 pixels");
+        let view = FrameView::rgb8(2, 2, &pixels);
         preprocessor.run_into(view, &mut out).expect("12 values are [3, 2, 2]");
         assert_eq!(out, [0.0, 0.2, 0.4, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, -1.0, 0.0, 0.0]);
         assert!(preprocessor.run_into(view, &mut out[..11]).is_err());
@@ -209,13 +208,14 @@ mod tests {
     fn padded_rows_give_the_same_result() {
         let (width, height, stride) = (37, 23, 37 * 3 + 5);
         let padded: Vec<u8> = (0..stride * height).map(|i| (i * 31 % 251) as u8).collect();
-        let view = ImageView::with_stride(width, height as u32, stride, &padded).expect("the sizes fit");
+        let view = FrameView { stride, ..FrameView::rgb8(width, height as u32, &padded) };
         let mut preprocessor =
             Preprocessor::new(PreprocessConfig::new(28)).expect("the configuration is valid");
         let mut from_padded = vec![0.0; preprocessor.output_len()];
         let mut from_copy = from_padded.clone();
         preprocessor.run_into(view, &mut from_padded).expect("the length is right");
-        preprocessor.run_into(&view.to_image(), &mut from_copy).expect("the length is right");
+        let copy = view.to_image().expect("the sizes fit");
+        preprocessor.run_into(&copy, &mut from_copy).expect("the length is right");
         assert!(from_padded == from_copy, "padding changed the result");
     }
 
@@ -258,7 +258,7 @@ mod tests {
                             _ => row[..w * 3].to_vec(),
                         })),
                     }
-                    let rgb = ImageView::new(width, height, &rgb).expect("three bytes per pixel");
+                    let rgb = FrameView::rgb8(width, height, &rgb);
                     preprocessor.run_into(rgb, &mut expected).expect("the length is right");
                     preprocessor.run_into(view, &mut found).expect("the length is right");
                     if found != expected {
@@ -316,7 +316,7 @@ mod tests {
                     let mut preprocessor = Preprocessor::new(config).expect("the configuration is valid");
                     let mut out = vec![f32::NAN; preprocessor.output_len()];
                     let rgb = view.to_image().expect("it has its planes");
-                    let image = if before { FrameView::from(rgb.view()) } else { view };
+                    let image = if before { rgb.view() } else { view };
                     preprocessor.run_into(image, &mut out).expect("the length is right");
                     out
                 };

@@ -8,8 +8,9 @@ use super::image_files::{check_folder, write_image};
 use super::{Images, Sink};
 use crate::atomic_file::create_folder;
 use crate::detection::Detection;
-use crate::image::{Image, ImageView};
+use crate::image::Image;
 use crate::outcome::FrameOutcome;
+use crate::tiles::{Region, part_of};
 use ocelli_error::Result;
 
 /// Longer names are truncated; file systems allow 255 bytes.
@@ -54,10 +55,8 @@ impl Crops {
         let [x1, y1, x2, y2] = visible.to_xyxy();
         let (left, top) = (x1.floor() as u32, y1.floor() as u32);
         let (right, bottom) = ((x2.ceil() as u32).min(width), (y2.ceil() as u32).min(height));
-        let (width, height) = (right - left, bottom - top);
-        let stride = 3 * image.width() as usize;
-        let start = top as usize * stride + 3 * left as usize;
-        let cut = ImageView::with_stride(width, height, stride, &image.as_rgb8()[start..])?;
+        let region = Region { x: left, y: top, width: right - left, height: bottom - top };
+        let cut = part_of(image.view(), region)?;
         create_folder(folder)?;
         write_image(&folder.join(name), cut)
     }

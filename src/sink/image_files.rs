@@ -6,7 +6,8 @@ use image::ImageFormat;
 
 use super::{Images, Sink};
 use crate::atomic_file::{create_folder, write_atomically};
-use crate::image::{Image, ImageView, has_image_extension};
+use crate::frame_view::FrameView;
+use crate::image::{Image, has_image_extension};
 use crate::outcome::FrameOutcome;
 use ocelli_error::{Error, ErrorKind, Result, refuse};
 
@@ -36,7 +37,7 @@ pub(super) fn letterboxed(image: &Image, (width, height): (u32, u32)) -> Result<
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if it cannot be written; no partial file is left.
-pub fn write_image<'i>(path: &Path, image: impl Into<ImageView<'i>>) -> Result<()> {
+pub fn write_image<'i>(path: &Path, image: impl Into<FrameView<'i>>) -> Result<()> {
     let (image, format) = (image.into(), ImageFormat::from_path(path).unwrap_or(ImageFormat::Png));
     write_atomically(path, |file| {
         let encoded =

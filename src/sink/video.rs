@@ -290,14 +290,13 @@ impl OpenFile {
         };
         let Self { encoded: bytes, row_bytes, .. } = self;
         let row_bytes = *row_bytes;
-        let mut rows = bytes.chunks_exact_mut(row_bytes);
-        for (to, from) in (&mut rows).zip(image.view().rows()) {
+        let rows = image.as_rgb8().chunks_exact(3 * image.width() as usize);
+        for (to, from) in bytes.chunks_exact_mut(row_bytes).zip(rows) {
             let (image, padding) = to.split_at_mut(from.len());
             image.copy_from_slice(from);
             let last = [image[image.len() - 3], image[image.len() - 2], image[image.len() - 1]];
             padding.chunks_exact_mut(3).for_each(|pixel| pixel.copy_from_slice(&last));
         }
-        drop(rows);
         let height = image.height() as usize;
         for row in height..bytes.len() / row_bytes {
             bytes.copy_within((height - 1) * row_bytes..height * row_bytes, row * row_bytes);

@@ -2,7 +2,7 @@
 
 use super::{Region, Regions, part_of};
 use crate::frame_view::FrameView;
-use crate::image::{Image, ImageView};
+use crate::image::Image;
 use ocelli_error::{Error, Result};
 use ocelli_images::image::no_memory;
 use ocelli_images::rows::{FileRows, NamedRows};
@@ -92,8 +92,8 @@ impl<R: FileRows> Regions for Band<R> {
             self.read_on(region.y)?;
         }
         let rows = self.end().min(height) - self.first;
-        let view = ImageView::new(width, rows, &self.data)?;
-        part_of(view.into(), Region { y: region.y - self.first, ..region })
+        let view = FrameView::rgb8(width, rows, &self.data);
+        part_of(view, Region { y: region.y - self.first, ..region })
     }
 
     fn whole(&mut self, side: u32) -> Result<FrameView<'_>> {

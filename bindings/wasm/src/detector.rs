@@ -5,7 +5,7 @@ use std::sync::Arc;
 use js_sys::Function;
 use ocelli::draw::class_color;
 use ocelli::{
-    BoundingBox, Detection, EngineKind, ImageView, Mask, Prompt, Prompts, StageTimes,
+    BoundingBox, Detection, EngineKind, FrameView, Mask, Prompt, Prompts, StageTimes,
     engine::EngineOptions,
     options::DetectorOptions,
     stages::{EmbeddedPrompts, TextCacheFile},
@@ -181,7 +181,7 @@ fn opaque<'r>(
     width: u32,
     height: u32,
     rgb: &'r mut Vec<u8>,
-) -> Result<ImageView<'r>, JsError> {
+) -> Result<FrameView<'r>, JsError> {
     let expected = width as usize * height as usize * 4;
     if pixels.len() != expected {
         let message = format!("pixels of {width}x{height}: expected {expected} bytes, got {}", pixels.len());
@@ -190,5 +190,5 @@ fn opaque<'r>(
     rgb.clear();
     let (pixels, _) = pixels.as_chunks::<4>();
     rgb.extend(pixels.iter().flat_map(|&[red, green, blue, _]| [red, green, blue]));
-    ImageView::new(width, height, rgb).map_err(js_error)
+    Ok(FrameView::rgb8(width, height, rgb))
 }

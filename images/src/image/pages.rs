@@ -1,13 +1,12 @@
 //! Scaled images, pages of several, and encoded ones.
 
-use std::borrow::Cow;
-
 use ::image::codecs::jpeg::JpegEncoder;
 use ::image::{ExtendedColorType, ImageFormat};
 use ocelli_error::{Error, Result};
 use ocelli_resize::Scaler;
 
-use super::{Image, ImageView, rgb8_len};
+use super::{Image, rgb8_len};
+use crate::frame_view::{FrameView, PixelFormat};
 
 impl Image {
     /// An image of one colour.
@@ -52,14 +51,21 @@ impl Image {
     }
 }
 
-impl ImageView<'_> {
-    /// The image as the bytes of a file: PNG, JPEG, WebP, BMP, TIFF, GIF or PNM. JPEG has a quality from 1 to 100.
+impl FrameView<'_> {
+    /// The pixels as the bytes of a file: PNG, JPEG, WebP, BMP, TIFF, GIF or PNM. JPEG has a quality from 1 to 100.
     ///
     /// # Errors
-    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if it cannot be encoded.
+    /// [`ErrorKind::Execution`](ocelli_error::ErrorKind::Execution) if they cannot be encoded, and those of
+    /// [`to_image`](Self::to_image).
     pub fn encoded(&self, format: ImageFormat, quality: u8) -> Result<Vec<u8>> {
-        let owned = || Cow::Owned(self.to_image().into_rgb8());
-        let pixels = &*self.as_contiguous().map_or_else(owned, Cow::Borrowed);
+        let copy;
+        let pixels = if self.format == PixelFormat::Rgb8 && self.stride == 3 * self.width as usize {
+            self.check()?;
+            &self.data[..self.stride * self.height as usize]
+        } else {
+            copy = self.to_image()?;
+            copy.as_rgb8()
+        };
         let (mut bytes, color) = (std::io::Cursor::new(Vec::new()), ExtendedColorType::Rgb8);
         let done = if format == ImageFormat::Jpeg {
             JpegEncoder::new_with_quality(&mut bytes, quality).encode(pixels, self.width, self.height, color)

@@ -104,7 +104,7 @@ fn compare(cases: &[Case]) {
             let mut expected = vec![0.0; cpu.output_len()];
             // The kernel converts NV12 before the resize.
             let rgb = frame.to_image().expect("the image is complete");
-            let of_cpu = if format == PixelFormat::Nv12 { FrameView::from(rgb.view()) } else { frame };
+            let of_cpu = if format == PixelFormat::Nv12 { rgb.view() } else { frame };
             cpu.run_into(of_cpu, &mut expected).expect("the image is complete");
             let square = kernel.run(&config, &frame);
             let values = square.chunks_exact(4).map(|value| u32::from_ne_bytes(value.try_into().expect("4")));
