@@ -106,7 +106,7 @@ pub mod preprocess {
 
     #[cfg(not(target_family = "wasm"))]
     pub use ocelli_images::preprocess::DevicePreprocessor;
-    pub use ocelli_images::preprocess::{PreprocessConfig, Preprocessor, Rounding};
+    pub use ocelli_images::preprocess::{PreprocessConfig, Preprocessor};
     pub use ocelli_images::{DeviceFrame, Nv12Colours};
 }
 

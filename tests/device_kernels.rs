@@ -11,7 +11,7 @@ use self::cases::{Case, Random, full_size, image, random_cases, table};
 use ocelli::engines::Tensor;
 use ocelli::engines::cuda::{CudaDevice, Nvrtc};
 use ocelli::pipeline::FrameOutcome;
-use ocelli::preprocess::{DevicePreprocessor, PreprocessConfig, Preprocessor, Rounding};
+use ocelli::preprocess::{DevicePreprocessor, PreprocessConfig, Preprocessor};
 use ocelli::sink::{VideoOptions, create_video};
 use ocelli::source::{InputOptions, open_video, open_video_with};
 use ocelli::{Frame, FrameView, Image, PixelFormat, Source};
@@ -25,7 +25,6 @@ fn compare(device: &Arc<CudaDevice>, cases: &[Case]) -> Vec<String> {
         let config = PreprocessConfig {
             mean: [0.1, 0.5, 0.9],
             std: [0.3, 0.5, 0.7],
-            rounding: case.rounding,
             ..PreprocessConfig::new(case.side)
         };
         if known.as_ref().is_none_or(|(of, ..)| *of != config) {
@@ -72,13 +71,10 @@ fn the_kernels_compile_for_every_gpu() {
         [(7, 5), (8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1)]
     {
         assert!(known.contains(&(compute_capability.0 * 10 + compute_capability.1)), "{known:?}");
-        for round_once in [0, 1] {
-            let source = include_str!("../images/src/preprocess/kernel/preprocess.cu");
-            let source = format!("#define ROUND_ONCE {round_once}\n{source}");
-            match nvrtc.compile("preprocess", &source, compute_capability) {
-                Ok(compiled) if compiled.cubin.starts_with(b"\x7fELF") && compiled.log.is_empty() => {}
-                other => failures.push(format!("{compute_capability:?}, {round_once}: {other:?}")),
-            }
+        let source = include_str!("../images/src/preprocess/kernel/preprocess.cu");
+        match nvrtc.compile("preprocess", source, compute_capability) {
+            Ok(compiled) if compiled.cubin.starts_with(b"\x7fELF") && compiled.log.is_empty() => {}
+            other => failures.push(format!("{compute_capability:?}: {other:?}")),
         }
     }
     report(&failures);

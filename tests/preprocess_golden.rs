@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ocelli::FrameView;
 use ocelli::image::Image;
-use ocelli::preprocess::{PreprocessConfig, Preprocessor, Rounding};
+use ocelli::preprocess::{PreprocessConfig, Preprocessor};
 use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
@@ -54,7 +54,7 @@ fn pattern(name: &str, width: u32, height: u32) -> Vec<u8> {
 }
 
 /// A case's pattern, resized and normalised so that values are levels, 0..255.
-fn levels(case: &str, rounding: Rounding) -> Vec<f32> {
+fn levels(case: &str) -> Vec<f32> {
     let mut parts = case.split('-');
     let (Some(name), Some(size), Some(side), None) = (parts.next(), parts.next(), parts.next(), parts.next())
     else {
@@ -67,7 +67,6 @@ fn levels(case: &str, rounding: Rounding) -> Vec<f32> {
     let config = PreprocessConfig {
         mean: [0.0; 3],
         std: [1.0 / 255.0; 3],
-        rounding,
         ..PreprocessConfig::new(number(side) as usize)
     };
     let mut preprocessor = Preprocessor::new(config).expect("the configuration is valid");
@@ -139,7 +138,7 @@ fn every_size_equals_torchvision_in_8_bits() {
     let mut failures = Vec::new();
     for (case, tensor) in tensors(&bytes, "u8/") {
         let expected: Vec<f32> = tensor.data().iter().map(|&level| f32::from(level)).collect();
-        let ours: Vec<f32> = levels(&case, Rounding::EachPass).iter().map(|level| level.round()).collect();
+        let ours: Vec<f32> = levels(&case).iter().map(|level| level.round()).collect();
         let differing = ours.iter().zip(&expected).filter(|(a, b)| a != b).count();
         let largest = largest_difference(&ours, &expected);
         // At 178:1 some 16-bit weights of the two libraries differ by one.
@@ -159,14 +158,10 @@ fn every_size_is_within_a_level_of_torchvision_in_float() {
         let exact = as_f32(&tensor);
         let rounded: Vec<f32> = exact.iter().map(|level| level.round()).collect();
         // Each of two roundings adds up to half a level, and the weights are rounded as well.
-        for (rounding, expected, allowed) in [
-            (Rounding::EachPass, &rounded, 1.0001),
-            (Rounding::EachPass, &exact, 1.02),
-            (Rounding::Once, &exact, 0.52),
-        ] {
-            let largest = largest_difference(&levels(&case, rounding), expected);
+        for (expected, allowed) in [(&rounded, 1.0001), (&exact, 1.02)] {
+            let largest = largest_difference(&levels(&case), expected);
             if largest > allowed {
-                failures.push(format!("{case}, {rounding:?}: {largest} levels, expected at most {allowed}"));
+                failures.push(format!("{case}: {largest} levels, expected at most {allowed}"));
             }
         }
     }
@@ -181,8 +176,7 @@ fn large_outputs_have_the_expected_hash() {
     let mut failures = Vec::new();
     let mut cases = 0;
     for (case, expected) in hashes.iter().filter_map(|(name, hash)| Some((name.strip_prefix("u8/")?, hash))) {
-        let ours: Vec<u8> =
-            levels(case, Rounding::EachPass).iter().map(|level| level.round() as u8).collect();
+        let ours: Vec<u8> = levels(case).iter().map(|level| level.round() as u8).collect();
         let hash: String = Sha256::digest(&ours).iter().map(|byte| format!("{byte:02x}")).collect();
         if hash != *expected {
             failures.push(format!("{case}: expected {expected}, got {hash}"));

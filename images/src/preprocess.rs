@@ -8,7 +8,7 @@
 //!
 //! NV12 is resized plane by plane and converted to RGB afterwards, which is as fast as BGR. The result is that of a
 //! conversion before the resize within 6 levels, and 0.6 on average, unless the image has colours outside of RGB's range,
-//! which that conversion clips one pixel at a time. A GPU, and [`Rounding::Once`], convert before the resize.
+//! which that conversion clips one pixel at a time. A GPU converts before the resize.
 
 #[cfg(not(target_family = "wasm"))]
 mod gpu;
@@ -19,7 +19,6 @@ mod weights;
 
 use crate::frame_view::{FrameView, PixelFormat, nv12};
 use ocelli_error::{Error, Result, refuse};
-pub use ocelli_resize::Rounding;
 use ocelli_resize::{Resize, U8x3};
 
 #[cfg(not(target_family = "wasm"))]
@@ -34,18 +33,16 @@ pub struct PreprocessConfig {
     pub mean: [f32; 3],
     /// The divisors of red, green and blue afterwards.
     pub std: [f32; 3],
-    /// The rounding of the resize to 8 bits.
-    pub rounding: Rounding,
 }
 
 impl PreprocessConfig {
     /// A square with the normalisation of SAM3, mean = std = 0.5: values from -1 to 1.
     pub fn new(imgsz: usize) -> Self {
-        Self { imgsz, mean: [0.5; 3], std: [0.5; 3], rounding: Rounding::default() }
+        Self { imgsz, mean: [0.5; 3], std: [0.5; 3] }
     }
 
     fn validate(&self) -> Result<()> {
-        let Self { imgsz, mean, std, .. } = *self;
+        let Self { imgsz, mean, std } = *self;
         let message = if !(1..=MAX_IMGSZ).contains(&imgsz) {
             format!("preprocessing: imgsz is {imgsz}: expected 1 to {MAX_IMGSZ}")
         } else if mean.iter().any(|v| !v.is_finite()) || std.iter().any(|v| !(v.is_finite() && *v > 0.0)) {
@@ -75,13 +72,13 @@ impl Preprocessor {
     /// finite, or a standard deviation is not positive.
     pub fn new(config: PreprocessConfig) -> Result<Self> {
         config.validate()?;
-        let PreprocessConfig { imgsz, mean, std, rounding } = config;
+        let PreprocessConfig { imgsz, mean, std } = config;
         let levels = std::array::from_fn(|c| {
             // The reference folds /255 into mean and std; other ways round differently.
             let (mean, std) = (mean[c] * 255.0, std[c] * 255.0);
             std::array::from_fn(|level| (level as f32 - mean) / std)
         });
-        Ok(Self { config, resize: Resize::new(imgsz as u32, rounding), levels, packed: Vec::new() })
+        Ok(Self { config, resize: Resize::new(imgsz as u32), levels, packed: Vec::new() })
     }
 
     /// The configuration.
@@ -108,7 +105,7 @@ impl Preprocessor {
         }
         let Self { config, resize, levels, packed } = self;
         let FrameView { data, width, height, stride, format, .. } = image;
-        if format == PixelFormat::Nv12 && config.rounding == Rounding::EachPass {
+        if format == PixelFormat::Nv12 {
             let (luma, chroma) = nv12::planes(&image, packed);
             let (luma, chroma) = resize.run_nv12(luma, chroma, (width, height))?;
             nv12::write_planes(luma, chroma, config.mean, config.std, out);
@@ -117,23 +114,14 @@ impl Preprocessor {
         let is_gray = format == PixelFormat::Gray8;
         let row = width as usize * if is_gray { 1 } else { 3 };
         let rows = data.chunks(stride).take(height as usize).map(|line| &line[..row]);
-        let is_resized_gray = is_gray && config.rounding == Rounding::EachPass;
-        let bytes = if format == PixelFormat::Nv12 {
-            packed.resize(image.width as usize * image.height as usize * 3, 0);
-            nv12::to_rgb_into(&image, packed);
-            &packed[..]
-        } else if is_gray && !is_resized_gray {
-            packed.clear();
-            packed.extend(rows.flatten().flat_map(|&level| [level; 3]));
-            &packed[..]
-        } else if stride == row {
+        let bytes = if stride == row {
             &data[..row * height as usize]
         } else {
             packed.clear();
             rows.for_each(|row| packed.extend_from_slice(row));
             &packed[..]
         };
-        if is_resized_gray {
+        if is_gray {
             let square = resize.run_gray(bytes, width, height)?;
             for (plane, levels) in out.chunks_exact_mut(square.len()).zip(levels) {
                 plane.iter_mut().zip(square).for_each(|(v, pixel)| *v = levels[usize::from(pixel.0)]);
@@ -224,46 +212,33 @@ mod tests {
     fn all_formats_give_the_same_result_as_rgb() {
         let sizes = [(37u32, 23u32), (1, 1), (28, 28), (64, 7), (5, 300), (29, 2)];
         let mut failures = Vec::new();
-        for rounding in [Rounding::EachPass, Rounding::Once] {
-            let config = PreprocessConfig {
-                mean: [0.1, 0.5, 0.9],
-                std: [0.3, 0.5, 0.7],
-                rounding,
-                ..PreprocessConfig::new(28)
-            };
-            let mut preprocessor = Preprocessor::new(config).expect("the configuration is valid");
-            let mut expected = vec![0.0; preprocessor.output_len()];
-            let mut found = expected.clone();
-            for (width, height) in sizes {
-                for format in [PixelFormat::Rgb8, PixelFormat::Bgr8, PixelFormat::Gray8, PixelFormat::Nv12] {
-                    if format == PixelFormat::Nv12 && rounding == Rounding::EachPass {
-                        continue;
-                    }
-                    let (w, h) = (width as usize, height as usize);
-                    let stride = w * 3 + 5;
-                    let data: Vec<u8> = (0..stride * 2 * (h + 1)).map(|i| (i * 131 % 251) as u8).collect();
-                    let timestamp = std::time::Duration::ZERO;
-                    let view = FrameView { data: &data, width, height, stride, format, timestamp };
-                    let mut rgb = Vec::new();
-                    match format {
-                        PixelFormat::Nv12 => {
-                            rgb.resize(w * h * 3, 0);
-                            nv12::to_rgb_into(&view, &mut rgb);
+        let config =
+            PreprocessConfig { mean: [0.1, 0.5, 0.9], std: [0.3, 0.5, 0.7], ..PreprocessConfig::new(28) };
+        let mut preprocessor = Preprocessor::new(config).expect("the configuration is valid");
+        let mut expected = vec![0.0; preprocessor.output_len()];
+        let mut found = expected.clone();
+        for (width, height) in sizes {
+            for format in [PixelFormat::Rgb8, PixelFormat::Bgr8, PixelFormat::Gray8] {
+                let (w, h) = (width as usize, height as usize);
+                let stride = w * 3 + 5;
+                let data: Vec<u8> = (0..stride * 2 * (h + 1)).map(|i| (i * 131 % 251) as u8).collect();
+                let timestamp = std::time::Duration::ZERO;
+                let view = FrameView { data: &data, width, height, stride, format, timestamp };
+                let rows = data.chunks(stride).take(h);
+                let rgb: Vec<u8> = rows
+                    .flat_map(|row| match format {
+                        PixelFormat::Gray8 => row[..w].iter().flat_map(|&v| [v; 3]).collect::<Vec<_>>(),
+                        PixelFormat::Bgr8 => {
+                            row[..w * 3].chunks(3).flat_map(|p| [p[2], p[1], p[0]]).collect()
                         }
-                        _ => rgb.extend(data.chunks(stride).take(h).flat_map(|row| match format {
-                            PixelFormat::Gray8 => row[..w].iter().flat_map(|&v| [v; 3]).collect::<Vec<_>>(),
-                            PixelFormat::Bgr8 => {
-                                row[..w * 3].chunks(3).flat_map(|p| [p[2], p[1], p[0]]).collect()
-                            }
-                            _ => row[..w * 3].to_vec(),
-                        })),
-                    }
-                    let rgb = FrameView::rgb8(width, height, &rgb);
-                    preprocessor.run_into(rgb, &mut expected).expect("the length is right");
-                    preprocessor.run_into(view, &mut found).expect("the length is right");
-                    if found != expected {
-                        failures.push(format!("{rounding:?}, {width}x{height}, {format:?}"));
-                    }
+                        _ => row[..w * 3].to_vec(),
+                    })
+                    .collect();
+                let rgb = FrameView::rgb8(width, height, &rgb);
+                preprocessor.run_into(rgb, &mut expected).expect("the length is right");
+                preprocessor.run_into(view, &mut found).expect("the length is right");
+                if found != expected {
+                    failures.push(format!("{width}x{height}, {format:?}"));
                 }
             }
         }
@@ -351,15 +326,13 @@ mod tests {
             (1, 9999),
         ];
         let mut failures = Vec::new();
-        for rounding in [Rounding::EachPass, Rounding::Once] {
-            let mut resize = Resize::new(28, rounding);
-            for (width, height) in sizes {
-                for level in [0u8, 1, 127, 254, 255] {
-                    let data = vec![level; width as usize * height as usize * 3];
-                    let square = resize.run(&data, width, height).expect("every size can be resized");
-                    if square.iter().any(|pixel| pixel.0 != [level; 3]) {
-                        failures.push(format!("{rounding:?}, {width}x{height}, level {level}"));
-                    }
+        let mut resize = Resize::new(28);
+        for (width, height) in sizes {
+            for level in [0u8, 1, 127, 254, 255] {
+                let data = vec![level; width as usize * height as usize * 3];
+                let square = resize.run(&data, width, height).expect("every size can be resized");
+                if square.iter().any(|pixel| pixel.0 != [level; 3]) {
+                    failures.push(format!("{width}x{height}, level {level}"));
                 }
             }
         }

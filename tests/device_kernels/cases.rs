@@ -1,6 +1,6 @@
 //! Images for the comparison of the preprocessing kernel with the CPU's preprocessing.
 
-use super::{PixelFormat, Rounding};
+use super::PixelFormat;
 
 const FORMATS: [PixelFormat; 4] =
     [PixelFormat::Rgb8, PixelFormat::Bgr8, PixelFormat::Gray8, PixelFormat::Nv12];
@@ -30,7 +30,6 @@ pub struct Case {
     pub format: PixelFormat,
     /// Bytes between rows.
     pub padding: usize,
-    pub rounding: Rounding,
 }
 
 /// The bytes of a case and their stride: noise, with runs of black and white for the extreme values.
@@ -61,13 +60,11 @@ pub fn table() -> Vec<Case> {
     let sizes =
         [(1, 1), (28, 28), (37, 23), (64, 7), (5, 300), (29, 2), (1, 700), (700, 1), (28, 90), (90, 28)];
     let mut cases = Vec::new();
-    for rounding in [Rounding::EachPass, Rounding::Once] {
-        for side in [28, 70] {
-            for (width, height) in sizes {
-                for format in FORMATS {
-                    for padding in [0, 1, 1000] {
-                        cases.push(Case { side, width, height, format, padding, rounding });
-                    }
+    for side in [28, 70] {
+        for (width, height) in sizes {
+            for format in FORMATS {
+                for padding in [0, 1, 1000] {
+                    cases.push(Case { side, width, height, format, padding });
                 }
             }
         }
@@ -79,17 +76,14 @@ pub fn table() -> Vec<Case> {
 pub fn random_cases(count: usize) -> Vec<Case> {
     let mut random = Random(20_011);
     let mut cases = Vec::new();
-    for rounding in [Rounding::EachPass, Rounding::Once] {
-        for side in [1, 7, 32, 33, 79] {
-            cases.extend((0..count).map(|_| Case {
-                side,
-                width: 1 + random.up_to(400),
-                height: 1 + random.up_to(400),
-                format: FORMATS[random.up_to(3) as usize],
-                padding: random.up_to(20) as usize,
-                rounding,
-            }));
-        }
+    for side in [1, 7, 32, 33, 79] {
+        cases.extend((0..count).map(|_| Case {
+            side,
+            width: 1 + random.up_to(400),
+            height: 1 + random.up_to(400),
+            format: FORMATS[random.up_to(3) as usize],
+            padding: random.up_to(20) as usize,
+        }));
     }
     cases
 }
@@ -98,13 +92,6 @@ pub fn random_cases(count: usize) -> Vec<Case> {
 pub fn full_size() -> Vec<Case> {
     let sizes = [(640, 480), (1920, 1080), (3840, 2160), (1008, 1008)];
     let formats = [PixelFormat::Bgr8, PixelFormat::Nv12];
-    let case = |(width, height), format| Case {
-        side: 1008,
-        width,
-        height,
-        format,
-        padding: 0,
-        rounding: Rounding::EachPass,
-    };
+    let case = |(width, height), format| Case { side: 1008, width, height, format, padding: 0 };
     sizes.into_iter().flat_map(|size| formats.map(|format| case(size, format))).collect()
 }

@@ -42,7 +42,7 @@ impl DevicePreprocessor {
     /// [`ErrorKind::Unavailable`](ocelli_error::ErrorKind::Unavailable) if there is no compiler for the GPU.
     pub fn new(device: &Arc<CudaDevice>, config: PreprocessConfig) -> Result<Self> {
         config.validate()?;
-        let kernels = CudaKernels::compile(device, "preprocess", &kernel::source(config.rounding))?;
+        let kernels = CudaKernels::compile(device, "preprocess", kernel::SOURCE)?;
         let device = Device::from(Arc::clone(device));
         Ok(Self {
             config,

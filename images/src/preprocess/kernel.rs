@@ -1,17 +1,12 @@
 //! The preprocessing kernel and what it is launched with.
 
+use super::PreprocessConfig;
 use super::weights::PassWeights;
-use super::{PreprocessConfig, Rounding};
 use crate::device_frame::{DeviceFrame, Nv12Colours};
 use crate::frame_view::{FrameView, PixelFormat, nv12};
 use ocelli_error::{Result, refuse};
 
-const SOURCE: &str = include_str!("kernel/preprocess.cu");
-
-/// The source for one kind of rounding.
-pub(super) fn source(rounding: Rounding) -> String {
-    format!("#define ROUND_ONCE {}\n#line 1\n{SOURCE}", u8::from(rounding == Rounding::Once))
-}
+pub(super) const SOURCE: &str = include_str!("kernel/preprocess.cu");
 
 /// The index of the kernel for a format, in the order of the source.
 pub(super) fn kernel_of(format: PixelFormat) -> usize {
@@ -35,7 +30,7 @@ impl Tables {
     pub(super) fn new(config: &PreprocessConfig, (width, height): (u32, u32)) -> Self {
         let down_first = ocelli_resize::is_down_first(width, height, config.imgsz);
         let lengths = if down_first { [height, width] } else { [width, height] };
-        let passes = lengths.map(|length| PassWeights::new(length, config.imgsz, config.rounding));
+        let passes = lengths.map(|length| PassWeights::new(length, config.imgsz));
         Self { size: (width, height), down_first, passes }
     }
 

@@ -1,7 +1,5 @@
 //! The integer weights of one pass of the resize, as `fast_image_resize` computes them internally, for kernels.
 
-use super::Rounding;
-
 /// The weights of the pixels along one side of an image for each value along a side of the square.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PassWeights {
@@ -16,7 +14,7 @@ impl PassWeights {
     /// with weights that add up to one.
     ///
     /// The order of operations is that of the library, and of Pillow: it decides the last digit of a weight.
-    pub(super) fn new(length: u32, side: usize, rounding: Rounding) -> Self {
+    pub(super) fn new(length: u32, side: usize) -> Self {
         let scale = f64::from(length) / side as f64;
         let radius = scale.max(1.0);
         let per_radius = 1.0 / radius;
@@ -38,7 +36,7 @@ impl PassWeights {
             .collect();
 
         let largest = taps.iter().flat_map(|(_, weights)| weights).fold(0.0_f64, |a, &b| a.max(b));
-        let digits = fractional_digits(largest, rounding);
+        let digits = fractional_digits(largest);
         let most = taps.iter().map(|(_, weights)| weights.len()).max().unwrap_or(0);
         let mut table = vec![0; (2 + most) * side];
         for (value, (first, weights)) in taps.iter().enumerate() {
@@ -52,15 +50,10 @@ impl PassWeights {
     }
 }
 
-/// As many fractional digits as possible such that the largest weight has at most 15 bits (31 for [`Rounding::Once`]) and
-/// a sum of weighted levels 30 (62).
-fn fractional_digits(largest: f64, rounding: Rounding) -> u32 {
-    let (most, weight_bits) = match rounding {
-        Rounding::EachPass => (32 - 8 - 2 - 1, 15),
-        Rounding::Once => (64 - 16 - 2 - 1, 31),
-    };
-    let too_large =
-        |digits: u32| (largest * (1_u64 << (digits + 1)) as f64).round() >= (1_u64 << weight_bits) as f64;
+/// As many fractional digits as possible such that the largest weight has at most 15 bits and a sum of weighted levels 30.
+fn fractional_digits(largest: f64) -> u32 {
+    let most = 32 - 8 - 2 - 1;
+    let too_large = |digits: u32| (largest * (1_u64 << (digits + 1)) as f64).round() >= f64::from(1 << 15);
     (0..most).find(|&digits| too_large(digits)).unwrap_or(most)
 }
 
@@ -80,7 +73,7 @@ mod tests {
         ];
         let mut failures = Vec::new();
         for (length, side, digits, table) in cases {
-            let found = PassWeights::new(length, side, Rounding::EachPass);
+            let found = PassWeights::new(length, side);
             if found != (PassWeights { digits, table: table.to_vec() }) {
                 failures.push(format!("{length} to {side}: {found:?}"));
             }
@@ -94,21 +87,18 @@ mod tests {
         let mut failures = Vec::new();
         let lengths = [1, 2, 3, 7, 27, 28, 29, 55, 56, 57, 640, 1007, 1008, 1009, 2160, 3840, 65_535];
         for (length, side) in lengths.into_iter().flat_map(|l| [1, 2, 3, 28, 1008].map(|side| (l, side))) {
-            for rounding in [Rounding::EachPass, Rounding::Once] {
-                let PassWeights { digits, table } = PassWeights::new(length, side, rounding);
-                let window = |value: usize| (table[value], table[value] + table[side + value]);
-                let inside = (0..side).all(|v| 0 <= window(v).0 && window(v).0 < window(v).1);
-                let inside = inside && (0..side).all(|v| window(v).1 <= length as i32);
-                let advance =
-                    (1..side).all(|v| window(v - 1).0 <= window(v).0 && window(v - 1).1 <= window(v).1);
-                let sum = |v: usize| -> i64 {
-                    table[2 * side..].iter().skip(v).step_by(side).map(|&w| i64::from(w)).sum()
-                };
-                let taps = (table.len() / side - 2) as i64;
-                let one = (0..side).all(|v| (sum(v) - (1 << digits)).abs() <= taps);
-                if !(inside && advance && one) {
-                    failures.push(format!("{length} to {side}, {rounding:?}: {inside} {advance} {one}"));
-                }
+            let PassWeights { digits, table } = PassWeights::new(length, side);
+            let window = |value: usize| (table[value], table[value] + table[side + value]);
+            let inside = (0..side).all(|v| 0 <= window(v).0 && window(v).0 < window(v).1);
+            let inside = inside && (0..side).all(|v| window(v).1 <= length as i32);
+            let advance = (1..side).all(|v| window(v - 1).0 <= window(v).0 && window(v - 1).1 <= window(v).1);
+            let sum = |v: usize| -> i64 {
+                table[2 * side..].iter().skip(v).step_by(side).map(|&w| i64::from(w)).sum()
+            };
+            let taps = (table.len() / side - 2) as i64;
+            let one = (0..side).all(|v| (sum(v) - (1 << digits)).abs() <= taps);
+            if !(inside && advance && one) {
+                failures.push(format!("{length} to {side}: {inside} {advance} {one}"));
             }
         }
         assert!(failures.is_empty(), "{}", failures.join("\n"));

@@ -11,27 +11,11 @@
 #ifndef KERNEL
 #define KERNEL(name, Arguments) extern "C" __global__ void name(const __grid_constant__ Arguments arguments)
 #endif
-// 0: round to 8 bits after each pass. 1: round once, after the second.
-#ifndef ROUND_ONCE
-#define ROUND_ONCE 0
-#endif
 
 #define TILE_WIDTH 32
 #define TILE_HEIGHT 16
 #define THREAD_ROWS 8
 #define BAND 32
-
-#if ROUND_ONCE
-typedef long long Sum;
-typedef unsigned short Sample;
-#define MOST 65535
-#define LEVEL 257
-#else
-typedef int Sum;
-typedef unsigned char Sample;
-#define MOST 255
-#define LEVEL 1
-#endif
 
 enum Format { INTERLEAVED, GRAY, NV12 };
 
@@ -96,15 +80,15 @@ static __device__ __forceinline__ void read_pixel(const PreprocessArguments *p, 
     }
 }
 
-static __device__ __forceinline__ int rounded(Sum sum, int digits)
+static __device__ __forceinline__ int rounded(int sum, int digits)
 {
-    const Sum value = sum >> digits;
-    return value > MOST ? MOST : (int)value;
+    const int value = sum >> digits;
+    return value > 255 ? 255 : value;
 }
 
 static __device__ __forceinline__ void preprocess(const PreprocessArguments *p, enum Format format)
 {
-    __shared__ Sample band[BAND][3][TILE_WIDTH];
+    __shared__ unsigned char band[BAND][3][TILE_WIDTH];
     const int side = p->side, column = threadIdx.x;
     const int first = blockIdx.y * TILE_HEIGHT, end = first + TILE_HEIGHT < side ? first + TILE_HEIGHT : side;
     const int lines_from = p->along[first], lines_to = p->along[end - 1] + p->along[side + end - 1];
@@ -113,9 +97,9 @@ static __device__ __forceinline__ void preprocess(const PreprocessArguments *p, 
     const int inside = x < side;
     const int start = inside ? p->across[x] : 0, taps = inside ? p->across[side + x] : 0;
     const int *across = p->across + 2 * (size_t)side + x;
-    const Sum across_half = (Sum)1 << (p->across_digits - 1), along_half = (Sum)1 << (p->along_digits - 1);
+    const int across_half = 1 << (p->across_digits - 1), along_half = 1 << (p->along_digits - 1);
 
-    Sum sums[TILE_HEIGHT / THREAD_ROWS][3];
+    int sums[TILE_HEIGHT / THREAD_ROWS][3];
     for (int part = 0; part < TILE_HEIGHT / THREAD_ROWS; part++)
         for (int c = 0; c < 3; c++)
             sums[part][c] = along_half;
@@ -123,16 +107,16 @@ static __device__ __forceinline__ void preprocess(const PreprocessArguments *p, 
     for (int top = lines_from; top < lines_to; top += BAND) {
         const int bottom = top + BAND < lines_to ? top + BAND : lines_to;
         for (int line = top + (int)threadIdx.y; inside && line < bottom; line += THREAD_ROWS) {
-            Sum sum[3] = {across_half, across_half, across_half};
+            int sum[3] = {across_half, across_half, across_half};
             for (int tap = 0; tap < taps; tap++) {
                 const int weight = across[(size_t)tap * side], at = start + tap;
                 int pixel[3];
                 read_pixel(p, format, p->down_first ? line : at, p->down_first ? at : line, pixel);
                 for (int c = 0; c < 3; c++)
-                    sum[c] += (Sum)weight * (pixel[c] * LEVEL);
+                    sum[c] += weight * pixel[c];
             }
             for (int c = 0; c < 3; c++)
-                band[line - top][c][column] = (Sample)rounded(sum[c], p->across_digits);
+                band[line - top][c][column] = (unsigned char)rounded(sum[c], p->across_digits);
         }
         __syncthreads();
         for (int part = 0; part < TILE_HEIGHT / THREAD_ROWS; part++) {
@@ -142,7 +126,7 @@ static __device__ __forceinline__ void preprocess(const PreprocessArguments *p, 
             const int from = p->along[y], to = from + p->along[side + y];
             const int *along = p->along + 2 * (size_t)side + y;
             for (int line = from > top ? from : top; line < (to < bottom ? to : bottom); line++) {
-                const Sum weight = along[(size_t)(line - from) * side];
+                const int weight = along[(size_t)(line - from) * side];
                 for (int c = 0; c < 3; c++)
                     sums[part][c] += weight * band[line - top][c][column];
             }
@@ -157,7 +141,7 @@ static __device__ __forceinline__ void preprocess(const PreprocessArguments *p, 
             continue;
         for (int c = 0; c < 3; c++) {
             const int plane = p->blue_first ? 2 - c : c;
-            const int level = (rounded(sums[part][c], p->along_digits) + LEVEL / 2) / LEVEL;
+            const int level = rounded(sums[part][c], p->along_digits);
             const float value = ((float)level - p->mean[plane]) / p->deviation[plane];
             const size_t at = ((size_t)plane * side + (p->down_first ? x : y)) * side + (p->down_first ? y : x);
             p->square[at] = value;
