@@ -450,34 +450,6 @@ fn from_ycbcr([y, blue, red]: [u8; 3]) -> [u8; 3] {
     rgb.map(|value| value.round().clamp(0.0, 255.0) as u8)
 }
 
-/// Rows of a file, whose errors name it.
-pub struct NamedRows<R> {
-    /// The rows.
-    pub rows: R,
-    /// The name of the file.
-    pub name: String,
-}
-
-impl<R: FileRows> NamedRows<R> {
-    /// As [`FileRows::restart`].
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub fn restart(&mut self) -> ocelli_error::Result<()> {
-        let Self { rows, name } = self;
-        crate::image::guarded(name, || rows.restart().map_err(|refused| refused.about(name)))
-    }
-
-    /// As [`FileRows::append_to`].
-    ///
-    /// # Errors
-    /// If the file cannot be read or is corrupt.
-    pub fn append_to(&mut self, to: &mut Vec<u8>) -> ocelli_error::Result<()> {
-        let Self { rows, name } = self;
-        crate::image::guarded(name, || rows.append_to(to).map_err(|refused| refused.about(name)))
-    }
-}
-
 impl Refused {
     /// The error of a file.
     pub fn about(self, name: &str) -> ocelli_error::Error {

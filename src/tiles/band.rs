@@ -4,8 +4,8 @@ use super::{Region, Regions, part_of};
 use crate::frame_view::FrameView;
 use crate::image::Image;
 use ocelli_error::{Error, Result};
-use ocelli_images::image::no_memory;
-use ocelli_images::rows::{FileRows, NamedRows};
+use ocelli_images::image::{guarded, no_memory};
+use ocelli_images::rows::FileRows;
 use ocelli_resize::Scaler;
 
 /// Rows that are reduced at once.
@@ -13,7 +13,9 @@ const ROWS_AT_ONCE: usize = 64;
 
 /// The rows that the last region needed, and what was read with them.
 pub(super) struct Band<R> {
-    rows: NamedRows<R>,
+    rows: R,
+    /// The name of the file, for errors.
+    name: String,
     /// The row with which the band starts.
     first: u32,
     /// [row, width, rgb]
@@ -24,12 +26,12 @@ pub(super) struct Band<R> {
 
 impl<R: FileRows> Band<R> {
     /// A band of an image whose rows were not read yet.
-    pub(super) fn new(rows: NamedRows<R>) -> Self {
-        Self { rows, first: 0, data: Vec::new(), reduced: None }
+    pub(super) fn new(rows: R, name: &str) -> Self {
+        Self { rows, name: name.to_owned(), first: 0, data: Vec::new(), reduced: None }
     }
 
     fn row_bytes(&self) -> usize {
-        self.rows.rows.size().0 as usize * 3
+        self.rows.size().0 as usize * 3
     }
 
     /// The row after the last in the band.
@@ -40,7 +42,7 @@ impl<R: FileRows> Band<R> {
     fn restart(&mut self) -> Result<()> {
         self.data.clear();
         self.first = 0;
-        self.rows.restart()
+        guarded(&self.name, || self.rows.restart().map_err(|refused| refused.about(&self.name)))
     }
 
     /// Reads on, without the rows above `top`.
@@ -48,11 +50,12 @@ impl<R: FileRows> Band<R> {
         let unused = top.min(self.end()) - self.first;
         self.data.drain(..unused as usize * self.row_bytes());
         self.first += unused;
-        self.rows.append_to(&mut self.data)
+        let Self { rows, name, data, .. } = self;
+        guarded(name, || rows.append_to(data).map_err(|refused| refused.about(name)))
     }
 
     fn reduce(&mut self, side: u32) -> Result<Image> {
-        let (width, height) = self.rows.rows.size();
+        let (width, height) = self.rows.size();
         let (row, mut scaler) = (self.row_bytes(), Scaler::default());
         let mut pixels = Vec::new();
         let bytes = side as usize * height as usize * 3;
@@ -80,7 +83,7 @@ impl<R: FileRows> Band<R> {
 
 impl<R: FileRows> Regions for Band<R> {
     fn size(&self) -> (u32, u32) {
-        self.rows.rows.size()
+        self.rows.size()
     }
 
     fn region(&mut self, region: Region) -> Result<FrameView<'_>> {

@@ -10,7 +10,7 @@ use crate::frame_view::FrameView;
 use crate::image::{Image, MAX_FILE_BYTES};
 use ocelli_error::{Error, Result};
 use ocelli_images::image::{check_size, guarded, invalid};
-use ocelli_images::rows::{FileRows, NamedRows, PngRows, Refused, TiffRows, is_tiff};
+use ocelli_images::rows::{FileRows, PngRows, Refused, TiffRows, is_tiff};
 
 pub use ocelli_images::rows::MAX_TILED_PIXELS;
 
@@ -75,7 +75,7 @@ fn in_rows<R: FileRows + Send + 'static>(
     let rows = opened.map_err(Some)?.ok_or(None)?;
     let (width, height) = rows.size();
     check_size(width, height, MAX_TILED_PIXELS).map_err(|why| Some(invalid(name, &why)))?;
-    Ok(Box::new(Band::new(NamedRows { rows, name: name.to_owned() })))
+    Ok(Box::new(Band::new(rows, name)))
 }
 
 impl Regions for TiledImage {
