@@ -3,7 +3,7 @@
 mod on_device;
 
 use half::f16;
-use ocelli_error::{Error, Result, refuse};
+use ocelli_error::{Error, Result, display_as, refuse};
 use std::fmt;
 
 pub use on_device::{DeviceSlice, OnDevice};
@@ -55,18 +55,8 @@ impl ElementType {
     }
 }
 
-impl fmt::Display for ElementType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::I64 => "i64",
-            Self::I32 => "i32",
-            Self::U8 => "u8",
-            Self::Bool => "bool",
-        })
-    }
-}
+// `f32`, `u8`, `bool`
+display_as!(ElementType, it => "{}", format!("{it:?}").to_lowercase());
 
 mod sealed {
     use super::TensorData;

@@ -1,6 +1,6 @@
 //! The devices that OpenVINO runs models on, and the number formats in which they compute.
 
-use ocelli_error::{Error, Result};
+use ocelli_error::{Error, Result, display_as};
 use std::fmt;
 use std::str::FromStr;
 
@@ -97,15 +97,8 @@ pub enum InferencePrecision {
     F16,
 }
 
-impl fmt::Display for InferencePrecision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
-        })
-    }
-}
+// `f32`, `bf16`, `f16`
+display_as!(InferencePrecision, it => "{}", format!("{it:?}").to_lowercase());
 
 /// A device that works on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
