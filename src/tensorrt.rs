@@ -24,7 +24,7 @@ mod verified;
 
 pub use native::{Gpu, NativeTensorRt, ReportStep, TensorRtLibrary};
 pub use ocelli_engines::tensorrt::PlanRequest;
-pub use sidecar::{BuildSettings, BuiltBy, DimensionSizes, EngineLayout, EngineShapes, Sidecar};
+pub use sidecar::{BuildSettings, BuiltBy, EngineLayout, EngineShapes, Sidecar};
 pub use verified::{Limits, VerificationSummary};
 
 pub(crate) use engine_files::EngineFiles;

@@ -5,6 +5,7 @@ pub(crate) mod onnx;
 use crate::device::Device;
 use crate::tensor::{ElementType, Tensor};
 use ocelli_error::{Error, ErrorKind, Result, display_as};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The size of one dimension.
@@ -45,7 +46,7 @@ impl fmt::Display for Dim {
 }
 
 /// The sizes that a dynamic dimension may have: from `min` to `max`, with kernels chosen for `optimal`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DimensionRange {
     /// The smallest size.
     pub min: usize,
@@ -78,7 +79,7 @@ impl TensorSpec {
 }
 
 // `name: f32[classes, 32, 256]`
-display_as!(TensorSpec, it => "{}: {}{}", it.name, it.element_type, Shape(&it.shape));
+display_as!(TensorSpec, it => "{}: {}{}", it.name, it.element_type, shape_text(&it.shape));
 
 /// The inputs and outputs of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -259,8 +260,11 @@ fn check_tensor(side: &str, expected: &TensorSpec, tensor: &Tensor, kind: ErrorK
     }
     let fits = |(dim, &size): (&Dim, &usize)| !matches!(dim, Dim::Fixed(fixed) if *fixed != size);
     if tensor.shape().len() != expected.shape.len() || !expected.shape.iter().zip(tensor.shape()).all(fits) {
-        let message =
-            format!("{side} `{name}`: expected shape {}, got {:?}", Shape(&expected.shape), tensor.shape());
+        let message = format!(
+            "{side} `{name}`: expected shape {}, got {:?}",
+            shape_text(&expected.shape),
+            tensor.shape()
+        );
         return Err(Error::new(kind, message));
     }
     Ok(())
@@ -285,17 +289,9 @@ fn names(specs: &[TensorSpec]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-struct Shape<'a>(&'a [Dim]);
-
-impl fmt::Display for Shape<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[")?;
-        for (axis, dim) in self.0.iter().enumerate() {
-            let separator = if axis == 0 { "" } else { ", " };
-            write!(f, "{separator}{dim}")?;
-        }
-        f.write_str("]")
-    }
+fn shape_text(shape: &[Dim]) -> String {
+    let sizes: Vec<_> = shape.iter().map(Dim::to_string).collect();
+    format!("[{}]", sizes.join(", "))
 }
 
 #[cfg(test)]

@@ -83,24 +83,7 @@ pub struct EngineShapes {
     /// P, patches of the image's side.
     pub grid: usize,
     /// Sizes of the dynamic dimensions, by name.
-    pub dimensions: BTreeMap<String, DimensionSizes>,
-}
-
-/// The sizes that a dimension may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DimensionSizes {
-    /// The least.
-    pub min: usize,
-    /// The one that it is optimised for.
-    pub optimal: usize,
-    /// The most.
-    pub max: usize,
-}
-
-impl From<DimensionRange> for DimensionSizes {
-    fn from(DimensionRange { min, optimal, max }: DimensionRange) -> Self {
-        Self { min, optimal, max }
-    }
+    pub dimensions: BTreeMap<String, DimensionRange>,
 }
 
 /// The options that an engine was built with.

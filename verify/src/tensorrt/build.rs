@@ -419,7 +419,7 @@ fn describe(
             imgsz: manifest.imgsz,
             model_width: manifest.model_width,
             grid: manifest.grid(),
-            dimensions: dimensions.into_iter().map(|(name, range)| (name, range.into())).collect(),
+            dimensions,
         },
         options: BuildSettings::default(),
         verified: None,
