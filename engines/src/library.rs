@@ -370,35 +370,9 @@ fn site_packages(environment: &Path) -> Vec<PathBuf> {
 
 /// The folders below `root` that match a relative path, sorted; `*` stands for any characters within one name.
 fn matching_folders(root: &Path, pattern: &str) -> Vec<PathBuf> {
-    let mut folders = vec![root.to_path_buf()];
-    for part in pattern.split('/') {
-        folders = folders.iter().flat_map(|folder| subfolders(folder, part)).collect();
-    }
-    folders
-}
-
-fn subfolders(folder: &Path, pattern: &str) -> Vec<PathBuf> {
-    if !pattern.contains('*') {
-        return Some(folder.join(pattern)).filter(|path| path.is_dir()).into_iter().collect();
-    }
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let names = entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| matches(pattern, name)));
-    let mut folders: Vec<_> = names.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-    folders.sort();
-    folders
-}
-
-/// `true` if a name matches a pattern in which `*` stands for any characters.
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
-            name.char_indices()
-                .map(|(index, _)| index)
-                .chain([name.len()])
-                .any(|at| matches(rest, &name[at..]))
-        }),
-    }
+    let root = glob::Pattern::escape(&root.to_string_lossy());
+    let found = glob::glob(&Path::new(&root).join(pattern).to_string_lossy()).expect("the root is escaped");
+    found.flatten().filter(|path| path.is_dir()).collect()
 }
 
 /// The folders of the system's loader.
