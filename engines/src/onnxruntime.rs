@@ -33,7 +33,8 @@ mod webgpu_memory;
 
 pub use crate::cpu::default_threads;
 pub use builder::OnnxRuntimeBuilder;
-pub use provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider, WebGpuOptions};
+pub(crate) use provider::WEBGPU;
+pub use provider::{CoreMlOptions, CudaOptions, ExecutionProvider, OtherProvider};
 pub use session::OnnxRuntimeEngine;
 pub(crate) use webgpu_memory::WebGpuBuffer;
 pub use webgpu_memory::WebGpuDevice;

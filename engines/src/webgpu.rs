@@ -28,7 +28,7 @@ mod call;
 pub use adapter::{Adapter, AdapterKind};
 
 use crate::library::{Library, LibrarySearch};
-use crate::onnxruntime::{ExecutionProvider, WebGpuOptions};
+use crate::onnxruntime::{ExecutionProvider, OtherProvider, WEBGPU};
 use ocelli_error::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -101,8 +101,15 @@ impl WebGpu {
             )));
         }
         *used = Some(ordinal);
-        let options = WebGpuOptions { library: self.path.clone(), low_power: chosen.low_power };
-        Ok((ExecutionProvider::WebGpu(options), chosen.adapter))
+        let power = if chosen.low_power { "low-power" } else { "high-performance" };
+        // Integers of 64 bits, such as ids and masks, are computed in 32 bits on the GPU; without that their nodes would run on the CPU.
+        let options = [("enableInt64", "1"), ("powerPreference", power)];
+        let provider = OtherProvider {
+            name: WEBGPU.to_owned(),
+            library: Some(self.path.clone()),
+            options: options.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        };
+        Ok((ExecutionProvider::WebGpu(provider), chosen.adapter))
     }
 
     /// The provider of [`provider_and_adapter`](Self::provider_and_adapter).

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// ONNX Runtime's name for [`ExecutionProvider::WebGpu`].
-pub(super) const WEBGPU: &str = "WebGpuExecutionProvider";
+pub(crate) const WEBGPU: &str = "WebGpuExecutionProvider";
 
 /// An execution provider: the part of ONNX Runtime that computes on one kind of hardware.
 ///
@@ -20,8 +20,8 @@ pub enum ExecutionProvider {
     Cuda(CudaOptions),
     /// Apple's Core ML.
     CoreMl(CoreMlOptions),
-    /// Any GPU with Vulkan, Direct3D 12 or Metal: see [`webgpu`](crate::webgpu).
-    WebGpu(WebGpuOptions),
+    /// Any GPU with Vulkan, Direct3D 12 or Metal, as [`WebGpu::provider`](crate::webgpu::WebGpu::provider) describes it.
+    WebGpu(OtherProvider),
     /// Any other provider, by its name.
     Other(OtherProvider),
 }
@@ -33,8 +33,7 @@ impl ExecutionProvider {
             Self::Cpu => "CPUExecutionProvider",
             Self::Cuda(_) => "CUDAExecutionProvider",
             Self::CoreMl(_) => "CoreMLExecutionProvider",
-            Self::WebGpu(_) => WEBGPU,
-            Self::Other(other) => &other.name,
+            Self::WebGpu(other) | Self::Other(other) => &other.name,
         }
     }
 
@@ -81,29 +80,6 @@ pub struct CudaOptions {
 pub struct CoreMlOptions {
     /// The folder for compiled models, created if it is missing. Every model needs its own.
     pub model_cache: Option<PathBuf>,
-}
-
-/// Options of [`ExecutionProvider::WebGpu`], which [`WebGpu::provider`](crate::webgpu::WebGpu::provider) fills in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WebGpuOptions {
-    /// The provider's library.
-    pub library: PathBuf,
-    /// Prefers an integrated GPU to a discrete one.
-    pub low_power: bool,
-}
-
-impl WebGpuOptions {
-    /// The plugin with its options. Integers of 64 bits, such as ids and masks, are computed in 32 bits on the GPU; without
-    /// that their nodes would run on the CPU.
-    pub(super) fn plugin(&self) -> OtherProvider {
-        let power = if self.low_power { "low-power" } else { "high-performance" };
-        let option = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        OtherProvider {
-            name: WEBGPU.to_owned(),
-            library: Some(self.library.clone()),
-            options: vec![option("enableInt64", "1"), option("powerPreference", power)],
-        }
-    }
 }
 
 /// A provider that this crate has no options for.

@@ -25,11 +25,7 @@ pub(super) fn register(
         ExecutionProvider::Cpu => Vec::new(),
         ExecutionProvider::Cuda(options) => vec![cuda(options).build()],
         ExecutionProvider::CoreMl(options) => vec![coreml(options)?.build()],
-        ExecutionProvider::WebGpu(options) => {
-            session = register_other(runtime, session, &options.plugin()).map_err(unavailable)?;
-            Vec::new()
-        }
-        ExecutionProvider::Other(other) => {
+        ExecutionProvider::WebGpu(other) | ExecutionProvider::Other(other) => {
             session = register_other(runtime, session, other).map_err(unavailable)?;
             Vec::new()
         }
@@ -76,12 +72,9 @@ fn register_other(
         return Ok(session);
     };
     runtime.register_provider_library(library)?;
-    let devices: Vec<_> = runtime
-        .environment()
-        .devices()
-        .filter(|device| device.ep().is_ok_and(|provider| provider == other.name))
-        .collect();
-    let Some(device) = devices.into_iter().next() else {
+    let environment = runtime.environment();
+    let device = environment.devices().find(|device| device.ep().is_ok_and(|name| name == other.name));
+    let Some(device) = device else {
         let found = "the provider's library found no device that it supports; it needs a GPU and its driver";
         return Err(ort::Error::new(found));
     };
