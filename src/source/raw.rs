@@ -114,25 +114,21 @@ impl<R: Read + Send> RawFrames<R> {
 
     /// Reads the next frame into the buffer.
     fn advance(&mut self, frame: &mut Frame) -> Result<bool> {
-        let mut filled = 0;
-        while filled < self.buffer.len() {
-            match self.reader.read(&mut self.buffer[filled..]) {
-                Ok(0) if filled == 0 => return Ok(false),
-                Ok(0) => {
-                    return Err(Error::invalid_data(format!(
-                        "{}, frame {}: truncated after {filled} of {} bytes; does the sender write {}?",
-                        self.info.name,
-                        self.next,
-                        self.buffer.len(),
-                        self.format
-                    )));
-                }
-                Ok(read) => filled += read,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => {
-                    let message = format!("cannot read frame {}, {}: {e}", self.next, self.info.name);
-                    return Err(Error::new(ErrorKind::Io, message).with_source(e));
-                }
+        let (name, format, number) = (&self.info.name, &self.format, self.next);
+        let wanted = format.frame_bytes();
+        self.buffer.clear();
+        let read = self.reader.by_ref().take(wanted as u64).read_to_end(&mut self.buffer);
+        match read {
+            Ok(0) => return Ok(false),
+            Ok(read) if read < wanted => {
+                return Err(Error::invalid_data(format!(
+                    "{name}, frame {number}: truncated after {read} of {wanted} bytes; does the sender write {format}?"
+                )));
+            }
+            Ok(_) => {}
+            Err(e) => {
+                let message = format!("cannot read frame {number}, {name}: {e}");
+                return Err(Error::new(ErrorKind::Io, message).with_source(e));
             }
         }
         frame.index = self.next;
