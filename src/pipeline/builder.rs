@@ -12,7 +12,7 @@ use super::pushed::Pipeline;
 use super::stages::{DetectorParts, Loaded};
 use super::stats::StatsRecorder;
 use crate::cancellation::Cancellation;
-use crate::detector::{Detector, EmbeddedPrompts, ImageEncoder, Stages, TiledSearch, Wanted};
+use crate::detector::{Detector, EmbeddedPrompts, Stages, TiledSearch, Wanted};
 use crate::draw::{Annotator, Redaction};
 use crate::masklets::{GivenObject, MaskletNetwork, MaskletOptions, mask_side, post_processing};
 use crate::options::DetectorOptions;
@@ -257,8 +257,7 @@ fn load_device(
             decoder.load()?;
         }
     }
-    let ImageEncoder { preprocessor, backbone, .. } = encoder;
     let mask_side = memory.map(|(side, _)| side);
     let wanted = Wanted { masks: detects, hidden: mask_side.is_some() };
-    Ok(DetectorParts { preprocessor, backbone, wanted, decoder, tiles, mask_side, prompts })
+    Ok(DetectorParts { encoder, wanted, decoder, tiles, mask_side, prompts })
 }

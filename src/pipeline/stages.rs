@@ -20,11 +20,9 @@ use super::stats::StatsRecorder;
 use crate::camera_motion::CameraMotionEstimator;
 use crate::detection::Detection;
 use crate::detector::{
-    Backbone, DecodeRequest, EmbeddedPrompts, Group, ImageEncoder, ImagePreprocessor, PromptDecoder,
-    TiledSearch, Wanted,
+    Backbone, DecodeRequest, EmbeddedPrompts, Group, ImageEncoder, PromptDecoder, TiledSearch, Wanted,
 };
 use crate::draw::Redaction;
-use crate::image::Image;
 use crate::outcome::FrameOutcome;
 use crate::sink::Images;
 use crate::threads::Stage;
@@ -48,7 +46,8 @@ impl Loaded {
     /// The GPU that frames may stay on: that of all preprocessing, if nothing looks at pixels before it or searches them in tiles.
     pub(super) fn gpu(&self, options: &PipelineOptions) -> Option<usize> {
         let looks = options.motion_gate.is_some() || options.camera_motion;
-        let of = |one: &DetectorParts| one.preprocessor.gpu().filter(|_| one.tiles.is_none() && !looks);
+        let of =
+            |one: &DetectorParts| one.encoder.preprocessor.gpu().filter(|_| one.tiles.is_none() && !looks);
         let (first, others) = self.devices.split_first()?;
         of(first).filter(|gpu| others.iter().all(|other| of(other) == Some(*gpu)))
     }
@@ -56,8 +55,7 @@ impl Loaded {
 
 /// The parts of a detector whose engines are loaded, and what it searches for.
 pub(super) struct DetectorParts {
-    pub(super) preprocessor: ImagePreprocessor,
-    pub(super) backbone: Backbone,
+    pub(super) encoder: ImageEncoder,
     pub(super) wanted: Wanted,
     pub(super) decoder: PromptDecoder,
     /// Set if frames are searched in tiles.
@@ -140,11 +138,11 @@ pub(super) fn into_stages(
     let classes = labels.len();
     let mut preprocessors = Vec::new();
     let mut on_devices = Vec::new();
-    for DetectorParts { preprocessor, backbone, wanted, decoder, tiles, mask_side, prompts } in devices {
+    for DetectorParts { encoder, wanted, decoder, tiles, mask_side, prompts } in devices {
         // A search in tiles runs all stages itself.
         let (front, tiles) = match tiles {
-            None => (Some((preprocessor, backbone)), None),
-            Some(search) => (None, Some((search, ImageEncoder::new(preprocessor, backbone)))),
+            None => (Some((encoder.preprocessor, encoder.backbone)), None),
+            Some(search) => (None, Some((search, encoder))),
         };
         let (preprocessor, backbone) = front.unzip();
         preprocessors.push(preprocessor);
@@ -447,8 +445,7 @@ impl DrawStage {
         };
         let mut canvas = canvas.into_rgb_image();
         (self.drawing)(&mut canvas, outcome)?;
-        let (width, height) = canvas.dimensions();
-        outcome.annotated = Some(Image::from_rgb8(width, height, canvas.into_raw())?);
+        outcome.annotated = Some(canvas.into());
         self.shared.stats.stage(Stage::Draw, start.elapsed());
         Ok(())
     }

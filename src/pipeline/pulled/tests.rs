@@ -152,7 +152,7 @@ fn frames_of_several_sources_stay_on_the_gpu() {
         pixels.reset_f32(&[1, 3, side, side]).fill(0.0);
         Ok(())
     };
-    loaded.devices[0].preprocessor.fake_gpu = Some(FakeGpu(GPU, Box::new(kernel)));
+    loaded.devices[0].encoder.preprocessor.fake_gpu = Some(FakeGpu(GPU, Box::new(kernel)));
     let summary = run(how, loaded, several, &mut []).expect("it runs");
     let [kept, released, copied, on_host, _] = counts
         .iter()
@@ -184,7 +184,7 @@ fn run_on(
             let scene = &scenes[(luma - 1000) as usize];
             cpu.run_into(scene, pixels.reset_f32(&[1, 3, side, side]))
         };
-        loaded.devices[0].preprocessor.fake_gpu = Some(FakeGpu(ordinal, Box::new(kernel)));
+        loaded.devices[0].encoder.preprocessor.fake_gpu = Some(FakeGpu(ordinal, Box::new(kernel)));
     }
     let mut found = BTreeMap::new();
     let mut sinks: Vec<Box<dyn Sink + '_>> = vec![Box::new(Collect { images, found: &mut found })];
