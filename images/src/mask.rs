@@ -158,13 +158,14 @@ impl Mask {
     /// # Errors
     /// [`ErrorKind::Mismatch`](ocelli_error::ErrorKind::Mismatch) if their sizes differ.
     pub fn intersection_area(&self, other: &Self) -> Result<u64> {
-        self.check_same_size(other)?;
-        Ok(runs::common_pixels(&self.rle().counts, &other.rle().counts))
+        Ok(codec::area(&self.merged(other, true)?))
     }
 
-    fn check_same_size(&self, other: &Self) -> Result<()> {
+    /// The pixels in both masks, or in one of them or both.
+    fn merged(&self, other: &Self, in_both: bool) -> Result<Rle> {
         if (self.width, self.height) == (other.width, other.height) {
-            return Ok(());
+            let merged = codec::merge(&[self.rle(), other.rle()], in_both);
+            return Ok(merged.expect("masks of the same size can be merged"));
         }
         let sizes = [self, other].map(|mask| format!("{}×{}", mask.width, mask.height));
         let message = format!("masks of {} and {}: expected masks of the same size", sizes[0], sizes[1]);
@@ -219,10 +220,7 @@ impl Mask {
     /// # Errors
     /// [`ErrorKind::Mismatch`](ocelli_error::ErrorKind::Mismatch) if their sizes differ.
     pub fn union(&self, other: &Self) -> Result<Self> {
-        self.check_same_size(other)?;
-        let joined = codec::merge(&[self.rle(), other.rle()], false);
-        let joined = joined.expect("masks of the same size can be joined");
-        Ok(Self { counts: codec::rle_to_string(&joined), ..*self })
+        Ok(Self { counts: codec::rle_to_string(&self.merged(other, false)?), ..*self })
     }
 
     /// The smallest box around the mask, `None` if it is empty.

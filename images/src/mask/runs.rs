@@ -46,20 +46,3 @@ pub(super) fn column_spans(counts: Vec<u32>, height: u32) -> impl Iterator<Item 
     })
     .fuse()
 }
-
-/// The number of pixels that two masks of the same size have in common.
-pub(super) fn common_pixels(a: &[u32], b: &[u32]) -> u64 {
-    // Runs alternate, background first: those at odd indices are foreground.
-    let (mut a, mut b) = (a.iter().copied().enumerate(), b.iter().copied().enumerate());
-    let (mut run_a, mut run_b) = (a.next(), b.next());
-    let mut common = 0;
-    while let (Some((index_a, left_a)), Some((index_b, left_b))) = (run_a, run_b) {
-        let length = left_a.min(left_b);
-        if index_a % 2 == 1 && index_b % 2 == 1 {
-            common += u64::from(length);
-        }
-        run_a = if left_a == length { a.next() } else { Some((index_a, left_a - length)) };
-        run_b = if left_b == length { b.next() } else { Some((index_b, left_b - length)) };
-    }
-    common
-}
