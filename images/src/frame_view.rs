@@ -173,6 +173,13 @@ impl<'a> FrameView<'a> {
     }
 }
 
+impl Image {
+    /// The whole image as a frame at time zero.
+    pub fn view(&self) -> FrameView<'_> {
+        FrameView::rgb8(self.width(), self.height(), self.as_rgb8())
+    }
+}
+
 impl<'a> From<&'a Image> for FrameView<'a> {
     /// The image as a frame at time zero.
     fn from(image: &'a Image) -> Self {

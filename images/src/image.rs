@@ -2,7 +2,7 @@
 //!
 //! An [`Image`] owns its pixels and comes from a file ([`Image::open`]), from an encoded file in memory
 //! ([`Image::decode`]), from raw pixels ([`Image::from_rgb8`]) or from the types of the `image` crate (`From`). A
-//! [`FrameView`] borrows pixels, with padded rows if need be, so that a video frame reaches the detector without a copy.
+//! [`FrameView`](crate::FrameView) borrows pixels, with padded rows if need be, so that a video frame reaches the detector without a copy.
 
 mod decode;
 mod jpeg;
@@ -15,7 +15,6 @@ use std::path::Path;
 
 use ::image::{DynamicImage, RgbImage};
 
-use crate::frame_view::FrameView;
 use ocelli_error::{Error, Result, refuse};
 
 /// Extensions of the formats that [`Image::open`] reads.
@@ -170,11 +169,6 @@ impl Image {
     /// The pixels, without a copy: [height, width, rgb].
     pub fn into_rgb8(self) -> Vec<u8> {
         self.data
-    }
-
-    /// The whole image as a frame at time zero.
-    pub fn view(&self) -> FrameView<'_> {
-        FrameView::rgb8(self.width, self.height, &self.data)
     }
 
     /// Converts to the type of the `image` crate, without a copy.
