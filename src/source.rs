@@ -18,7 +18,7 @@ pub use capture::{
 };
 pub use image_files::{ImageFiles, natural_order};
 pub use raw::{RawFormat, RawFrames};
-pub use reconnecting::{Reconnecting, ReconnectingOptions};
+pub use reconnecting::Reconnecting;
 pub use secrets::without_secrets;
 pub use selection::{Position, Selected, Selection};
 pub use several::{Feed, FeedState, Several, SeveralStates};

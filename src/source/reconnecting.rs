@@ -9,29 +9,12 @@ use crate::cancellation::Cancellation;
 use crate::frame::Frame;
 use ocelli_error::{Error, ErrorKind, Result};
 
-/// The delays between attempts to reconnect, and the time after which to give up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ReconnectingOptions {
-    /// The delay before the second attempt; the first one is immediate. It doubles with each attempt until a connection
-    /// provides frames for longer than the next delay. A delay is shortened by up to a half at random, so that many
-    /// clients of a server do not return at once.
-    pub first_delay: Duration,
-    /// The longest delay.
-    pub longest_delay: Duration,
-    /// The time to keep trying after a loss until the next frame arrives; zero never reconnects.
-    pub give_up_after: Duration,
-}
-
-impl Default for ReconnectingOptions {
-    fn default() -> Self {
-        Self {
-            first_delay: Duration::from_millis(500),
-            longest_delay: Duration::from_secs(10),
-            give_up_after: Duration::from_secs(60),
-        }
-    }
-}
+/// The delay before the second attempt; the first one is immediate. It doubles with each attempt until a connection provides frames
+/// for longer than the next delay. A delay is shortened by up to a half at random, so that many clients of a server do not return at
+/// once.
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+/// The longest delay.
+const LONGEST_DELAY: Duration = Duration::from_secs(10);
 
 /// A live source that reconnects when it is lost, with exponential backoff.
 ///
@@ -42,7 +25,7 @@ pub struct Reconnecting<O> {
     open: O,
     source: Option<Box<dyn Source>>,
     info: SourceInfo,
-    options: ReconnectingOptions,
+    give_up_after: Duration,
     cancellation: Cancellation,
     clock: Clock,
     /// The time when the stream was first opened.
@@ -101,24 +84,25 @@ impl<O> fmt::Debug for Reconnecting<O> {
 }
 
 impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
-    /// Opens the stream with `open`, which is called again to reconnect.
+    /// Opens the stream with `open`, which is called again to reconnect, for `give_up_after` after a loss until the next frame arrives;
+    /// zero never reconnects.
     ///
     /// # Errors
     /// The first error of `open`: a wrong URL fails immediately.
-    pub fn connect(mut open: O, options: ReconnectingOptions, cancellation: Cancellation) -> Result<Self> {
+    pub fn connect(mut open: O, give_up_after: Duration, cancellation: Cancellation) -> Result<Self> {
         let source = open()?;
-        let mut connected = Self::new(open, options, cancellation);
+        let mut connected = Self::new(open, give_up_after, cancellation);
         connected.info = SourceInfo { live: true, frame_count: None, ..source.info().clone() };
         connected.source = Some(source);
         Ok(connected)
     }
 
-    fn new(open: O, options: ReconnectingOptions, cancellation: Cancellation) -> Self {
+    fn new(open: O, give_up_after: Duration, cancellation: Cancellation) -> Self {
         Self {
             open,
             source: None,
             info: SourceInfo { live: true, ..SourceInfo::default() },
-            options,
+            give_up_after,
             cancellation,
             // It starts here.
             clock: Clock::system(),
@@ -142,15 +126,14 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
         name: impl Into<String>,
         error: Error,
         open: O,
-        options: ReconnectingOptions,
+        give_up_after: Duration,
         cancellation: Cancellation,
     ) -> Self {
-        let give_up_after = options.give_up_after;
-        let mut waiting = Self::new(open, options, cancellation);
+        let mut waiting = Self::new(open, give_up_after, cancellation);
         (waiting.info.name, waiting.info.live) = (name.into(), !give_up_after.is_zero());
         if !give_up_after.is_zero() {
             tracing::warn!("{error}; trying again for {} s", give_up_after.as_secs_f64());
-            waiting.delay = options.first_delay;
+            waiting.delay = FIRST_DELAY;
             let deadline = waiting.began.saturating_add(give_up_after);
             waiting.loss = Some(Loss { why: "it was not there".into(), deadline, attempts: 1 });
         }
@@ -177,7 +160,7 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
 
     /// Opens the stream again; `false` if cancelled.
     fn reconnect(&mut self, why: &str) -> Result<bool> {
-        let (name, give_up_after) = (self.info.name.clone(), self.options.give_up_after);
+        let (name, give_up_after) = (self.info.name.clone(), self.give_up_after);
         if give_up_after.is_zero() {
             let lost = || Error::new(ErrorKind::Io, format!("the stream was lost, {name}: {why}"));
             return Err(self.unopened.take().unwrap_or_else(lost));
@@ -217,8 +200,8 @@ impl<O: FnMut() -> Result<Box<dyn Source>> + Send> Reconnecting<O> {
                 break;
             }
             self.delay = match self.delay {
-                Duration::ZERO => self.options.first_delay,
-                delay => delay.saturating_mul(2).min(self.options.longest_delay),
+                Duration::ZERO => FIRST_DELAY,
+                delay => delay.saturating_mul(2).min(LONGEST_DELAY),
             };
             match (self.open)() {
                 Ok(source) if self.unopened.is_some() => {

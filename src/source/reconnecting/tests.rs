@@ -3,6 +3,8 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 
+const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+
 /// A step in the script of a connection.
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -93,11 +95,11 @@ struct Ran {
 }
 
 /// Runs a script of connections; `None` is refused, and so are all after the last one.
-fn run(connections: &[Option<&[Step]>], options: ReconnectingOptions) -> Ran {
-    run_by_chance(connections, options, 0.0)
+fn run(connections: &[Option<&[Step]>], give_up_after: Duration) -> Ran {
+    run_by_chance(connections, give_up_after, 0.0)
 }
 
-fn run_by_chance(connections: &[Option<&[Step]>], options: ReconnectingOptions, chance: f64) -> Ran {
+fn run_by_chance(connections: &[Option<&[Step]>], give_up_after: Duration, chance: f64) -> Ran {
     let clock = TestClock::default();
     let cancellation = Cancellation::new();
     let mut script: VecDeque<Option<Vec<Step>>> =
@@ -119,7 +121,7 @@ fn run_by_chance(connections: &[Option<&[Step]>], options: ReconnectingOptions, 
         random: Box::new(move || chance),
     };
     let mut source =
-        Reconnecting::connect(open, options, cancellation).expect("the first connection succeeds");
+        Reconnecting::connect(open, give_up_after, cancellation).expect("the first connection succeeds");
     source.clock = times;
     let (mut frame, mut frames) = (Frame::default(), Vec::new());
     let end = loop {
@@ -136,7 +138,6 @@ fn run_by_chance(connections: &[Option<&[Step]>], options: ReconnectingOptions, 
 #[test]
 fn lost_streams_reconnect() {
     use Step::{Cancel, End, Frames, Stall};
-    let options = ReconnectingOptions::default();
     let cases: [(&str, &[Option<&[Step]>], &[(u64, u64)], &[u64]); 6] = [
         (
             "reconnected at once",
@@ -185,7 +186,7 @@ fn lost_streams_reconnect() {
     ];
     let mut failures = Vec::new();
     for (name, connections, frames, delays) in cases {
-        let ran = run(connections, options);
+        let ran = run(connections, GIVE_UP_AFTER);
         if ran.frames != frames || ran.delays != delays || !matches!(ran.end, Ok(false)) {
             failures.push(format!("{name}: {:?}, {:?}, {:?}", ran.frames, ran.delays, ran.end));
         }
@@ -196,22 +197,17 @@ fn lost_streams_reconnect() {
 #[test]
 fn giving_up_is_an_error_with_the_reason() {
     use Step::{Frames, Stall};
-    let options = |give_up_after| ReconnectingOptions {
-        give_up_after: Duration::from_secs(give_up_after),
-        longest_delay: Duration::from_secs(4),
-        ..ReconnectingOptions::default()
-    };
     let cases: [(u64, &[u64], &[&str]); 3] = [
         (0, &[], &["the stream was lost", "camera 7", "no frame for 9 s"]),
         (1, &[500, 500], &["3 attempts", "in 1 s", "refused"]),
         (
-            20,
-            &[500, 1000, 2000, 4000, 4000, 4000, 4000, 500],
-            &["9 attempts", "lost, camera 7: no frame for 9 s"],
+            60,
+            &[500, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000, 10_000, 4500],
+            &["11 attempts", "lost, camera 7: no frame for 9 s"],
         ),
     ];
     for (give_up_after, delays, words) in cases {
-        let ran = run(&[Some(&[Frames(3), Stall(9)])], options(give_up_after));
+        let ran = run(&[Some(&[Frames(3), Stall(9)])], Duration::from_secs(give_up_after));
         assert_eq!((ran.frames.len(), ran.delays.as_slice()), (3, delays), "{give_up_after} s");
         let error = ran.end.expect_err("reconnecting fails").to_string();
         for word in words {
@@ -225,16 +221,11 @@ fn a_server_that_accepts_and_closes_is_given_up() {
     use Step::{End, Frames};
     let mut connections: Vec<Option<&[Step]>> = vec![Some(&[Frames(1), End])];
     connections.resize(1000, Some(&[End]));
-    let options = ReconnectingOptions {
-        give_up_after: Duration::from_secs(20),
-        longest_delay: Duration::from_secs(4),
-        ..ReconnectingOptions::default()
-    };
-    let ran = run(&connections, options);
-    assert_eq!(ran.delays, [500, 1000, 2000, 4000, 4000, 4000, 4000, 500]);
-    assert_eq!((ran.frames.len(), ran.opened), (1, 10));
+    let ran = run(&connections, GIVE_UP_AFTER);
+    assert_eq!(ran.delays, [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000, 10_000, 4500]);
+    assert_eq!((ran.frames.len(), ran.opened), (1, 12));
     let error = ran.end.expect_err("no frame comes any more").to_string();
-    for word in ["the stream was lost", "camera 7", "9 attempts in 20 s", "it ended"] {
+    for word in ["the stream was lost", "camera 7", "11 attempts in 60 s", "it ended"] {
         assert!(error.contains(word), "{word}: {error}");
     }
 }
@@ -245,7 +236,7 @@ fn delays_are_shortened_by_chance() {
     let connections: &[Option<&[Step]>] =
         &[Some(&[Frames(1), Stall(5)]), None, None, Some(&[Frames(1), Cancel])];
     for (chance, delays) in [(0.0, [500, 1000]), (0.5, [375, 750]), (0.999_999, [250, 500])] {
-        let ran = run_by_chance(connections, ReconnectingOptions::default(), chance);
+        let ran = run_by_chance(connections, GIVE_UP_AFTER, chance);
         assert_eq!(ran.delays, delays, "{chance}");
     }
     let mut clock = Clock::system();
@@ -257,7 +248,7 @@ fn delays_are_shortened_by_chance() {
 #[test]
 fn a_wrong_url_fails_immediately() {
     let refused = || Err(Error::new(ErrorKind::Io, "no such address"));
-    let error = Reconnecting::connect(refused, ReconnectingOptions::default(), Cancellation::new());
+    let error = Reconnecting::connect(refused, GIVE_UP_AFTER, Cancellation::new());
     assert_eq!(error.expect_err("it was refused").to_string(), "no such address");
 }
 
@@ -288,12 +279,9 @@ fn waiting(
         sleep: Box::new(move |time, _| sleep.sleep(time)),
         random: Box::new(|| 0.0),
     };
-    let options = ReconnectingOptions {
-        give_up_after: Duration::from_secs(give_up_after),
-        ..ReconnectingOptions::default()
-    };
+    let give_up_after = Duration::from_secs(give_up_after);
     let error = Error::unavailable("cannot open camera 7: it is off at first");
-    let mut waiting = Reconnecting::waiting("camera 7", error, open, options, cancellation);
+    let mut waiting = Reconnecting::waiting("camera 7", error, open, give_up_after, cancellation);
     waiting.clock = times;
     (waiting, clock)
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 use ocelli::source::{
-    FRAME_RATES, Feed, ImageFiles, Position, RawFormat, RawFrames, Reconnecting, ReconnectingOptions,
-    Selected, Selection, Several, SeveralStates, StreamKind, check_cameras, natural_order, without_secrets,
+    FRAME_RATES, Feed, ImageFiles, Position, RawFormat, RawFrames, Reconnecting, Selected, Selection,
+    Several, SeveralStates, StreamKind, check_cameras, natural_order, without_secrets,
 };
 use ocelli::videos::{self, VideoInput};
 use ocelli::{Cancellation, Source};
@@ -272,10 +272,8 @@ impl SourceArgs {
         cancellation: &Cancellation,
     ) -> anyhow::Result<Box<dyn Source>> {
         let seconds = self.reconnect.unwrap_or(60.0);
-        let give_up_after = Duration::try_from_secs_f64(seconds)
+        let mut give_up_after = Duration::try_from_secs_f64(seconds)
             .map_err(|_| usage(format!("--reconnect is {seconds}: expected seconds, or 0 for never")))?;
-        let mut options = ReconnectingOptions::default();
-        options.give_up_after = give_up_after;
         let cancellation = cancellation.clone();
         let source = match open() {
             Ok(source) if !source.info().live => return Ok(source),
@@ -286,9 +284,9 @@ impl SourceArgs {
                     return Err(error.into());
                 }
                 if !can_come {
-                    options.give_up_after = Duration::ZERO;
+                    give_up_after = Duration::ZERO;
                 }
-                let mut waiting = Reconnecting::waiting(name, error, open, options, cancellation);
+                let mut waiting = Reconnecting::waiting(name, error, open, give_up_after, cancellation);
                 if is_alone && !waiting.wait_until_open()? {
                     interrupted()?;
                 }
@@ -297,7 +295,7 @@ impl SourceArgs {
         };
         let mut first = Some(source);
         let open = move || first.take().map_or_else(&mut open, Ok);
-        Ok(Box::new(Reconnecting::connect(open, options, cancellation)?))
+        Ok(Box::new(Reconnecting::connect(open, give_up_after, cancellation)?))
     }
 
     fn scene(&self, classes: &[&str]) -> anyhow::Result<Box<dyn Source>> {
