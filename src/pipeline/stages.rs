@@ -23,6 +23,7 @@ use crate::detector::{
     Backbone, DecodeRequest, EmbeddedPrompts, Group, ImageEncoder, PromptDecoder, TiledSearch, Wanted,
 };
 use crate::draw::Redaction;
+use crate::image::Image;
 use crate::outcome::FrameOutcome;
 use crate::sink::Images;
 use crate::threads::Stage;
@@ -445,7 +446,8 @@ impl DrawStage {
         };
         let mut canvas = canvas.into_rgb_image();
         (self.drawing)(&mut canvas, outcome)?;
-        outcome.annotated = Some(canvas.into());
+        let (width, height) = canvas.dimensions();
+        outcome.annotated = Some(Image::from_rgb8(width, height, canvas.into_raw())?);
         self.shared.stats.stage(Stage::Draw, start.elapsed());
         Ok(())
     }

@@ -900,7 +900,7 @@ fn files_that_are_no_masks_of_a_run_stay_and_refuse_none() {
     run.options.formats = vec![Format::Yolo];
     label(&place, &run).expect("masks are dropped");
     write(&place, "set/masks/train/a/dog-0.png", &square(30, 30));
-    run.existing = Existing { restart: true, discard_corrections: true, ..Existing::default() };
+    run.existing = Existing { restart: true, discard_corrections: true };
     label(&place, &run).expect("masks are no format of it");
     assert_eq!(masks(&place, "set").len(), 1);
 
