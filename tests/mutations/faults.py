@@ -134,7 +134,7 @@ BEHAVIOUR = [
           "line.mask.is_none() || line.mask == before.mask;", "line.mask.is_none() || before.mask.is_some();",
           "a_mask_is_what_its_pixels_are"),
     Fault("objects beside one that a person changed lose their scores", "datasets/src/label/store/placer/annotations.rs",
-          "before.text.clone_from(&texts[at]);", "drop(at);",
+          "line.text.clone_from(&texts[at]);", "drop(at);",
           "what_a_person_makes_of_the_objects_of_a_video_reaches_every_file"),
     Fault("a label file that was corrected after the annotations does not count", "datasets/src/label/store/placer.rs",
           "partition(|(one, _)| !is_older(&one.label));", "partition(|(one, _)| saved.is_none() && !is_older(&one.label));",

@@ -135,7 +135,7 @@ impl Sequence {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        let step = self.below(42);
+        let step = self.below(44);
         self.log.push(format!("step {step}"));
         match step {
             0..=2 => return self.label(),
@@ -164,6 +164,7 @@ impl Sequence {
             34 | 35 => self.lose_times(),
             36 | 37 => self.edit_annotations()?,
             38..=40 => self.edit_masks(),
+            41 | 42 => self.move_to_other_split(),
             _ => return self.merge(),
         }
         Ok(())

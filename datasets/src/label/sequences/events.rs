@@ -466,6 +466,45 @@ impl Sequence {
         }
     }
 
+    /// Moves an image, its labels and its masks to the other split.
+    pub(super) fn move_to_other_split(&mut self) {
+        let files: Vec<String> =
+            labels(&self.place, "set").into_iter().filter(|file| file.starts_with("set/labels/")).collect();
+        if files.is_empty() {
+            return;
+        }
+        let file = files[self.below(files.len() as u64) as usize].clone();
+        let stem = stem_of(&file).to_owned();
+        let splits = if file.contains("/train/") { ["/train/", "/val/"] } else { ["/val/", "/train/"] };
+        let is_other = |path: &String| {
+            path.contains(splits[1]) && (stem_of(path) == stem || path.contains(&format!("/{stem}/")))
+        };
+        let with_masks = self.below(2) == 0;
+        let masks = masks_below(&self.place, "set/masks");
+        let all: Vec<String> = files_below(&self.place, "set").into_keys().chain(masks).collect();
+        if all.iter().any(is_other) || self.own.keys().any(|own| stem_of(own) == stem) {
+            return;
+        }
+        self.log.push(format!("{file} is moved to the other split; with its masks: {with_masks}"));
+        let is_mask = |path: &str| path.starts_with("set/masks/");
+        let is_own = |path: &String| match is_mask(path) {
+            true => with_masks && path.contains(&format!("{}{stem}/", splits[0])),
+            false => path.contains(splits[0]) && stem_of(path) == stem && !path.contains("/added/"),
+        };
+        for path in all.iter().filter(|path| is_own(path)) {
+            let to = path.replacen(splits[0], splits[1], 1);
+            std::fs::create_dir_all(self.place.path(&to).parent().expect("it has one")).expect("it can");
+            std::fs::rename(self.place.path(path), self.place.path(&to)).expect("it is there");
+        }
+        let moved = |path: String| if is_own(&path) { path.replacen(splits[0], splits[1], 1) } else { path };
+        self.person =
+            std::mem::take(&mut self.person).into_iter().map(|(path, one)| (moved(path), one)).collect();
+        self.masks =
+            std::mem::take(&mut self.masks).into_iter().map(|(path, one)| (moved(path), one)).collect();
+        self.handled =
+            std::mem::take(&mut self.handled).into_iter().map(|(path, one)| (moved(path), one)).collect();
+    }
+
     /// Links become copies, or copies links.
     pub(super) fn change_mode(&mut self) {
         let images = &mut self.run.options.images;

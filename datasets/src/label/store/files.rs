@@ -170,6 +170,20 @@ impl State {
         Ok(owner)
     }
 
+    /// Notes that a file is as it was in the other split, if it was moved from there or copied.
+    pub fn note_moved(&mut self, file: &str, former: &str, is_moved: bool) -> Result<()> {
+        let Some(entry) = self.files.get(former).filter(|entry| entry.hash.is_some()).cloned() else {
+            return Ok(());
+        };
+        if !self.is_recorded(file) && (is_moved || self.on_disk(file)? == entry.hash) {
+            self.note(file, entry.hash, entry.meaning);
+            if is_moved {
+                self.note(former, None, entry.meaning);
+            }
+        }
+        Ok(())
+    }
+
     /// The same for files that are the person's together: from the first one on that a person changed or added. The others are
     /// as they were written, which is no correction of them. Returns whether they are the person's.
     pub fn see_together(&mut self, files: &BTreeSet<String>, meaning: Meaning) -> Result<bool> {

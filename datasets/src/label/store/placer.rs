@@ -164,7 +164,12 @@ impl Placer {
                 .any(|other| label == other || !hash.is_empty() && hash == hash_of_label(other))
         };
         let mut all = Vec::new();
-        for (file, format) in label_files(&self.options, name, validation) {
+        let others = label_files(&self.options, name, !validation);
+        for ((file, format), (other, _)) in
+            label_files(&self.options, name, validation).into_iter().zip(others)
+        {
+            let [is_there, is_left] = [&file, &other].map(|file| self.state.root.join(file).exists());
+            self.state.note_moved(&file, &other, is_there && !is_left)?;
             if self.state.see(&file)? == Owner::Person {
                 let label = format!("{file} {}", self.state.on_disk(&file)?.unwrap_or_default());
                 let is_merged = self.state.is_merged(&file)?;

@@ -31,21 +31,17 @@ impl State {
     }
 
     /// Makes all masks of an image in a split the person's if one of them is, and returns this for each split. Those that were moved or
-    /// copied from the other one are ours, and those that were added are on record with this meaning from now on.
+    /// copied from the other one are as they were there, and those that were added are on record with this meaning from now on.
     pub fn see_masks(&mut self, name: &str, meaning: Meaning) -> Result<[bool; 2]> {
         let [train, val] = [false, true].map(|split| masks_folder(name, split));
         for (folder, other) in [(&train, &val), (&val, &train)] {
-            let mut new = self.masks_in(folder);
-            new.retain(|file| !self.is_recorded(file));
-            for file in new {
-                let former = file.replacen(folder, other, 1);
-                let hash = self.on_disk(&file)?.filter(|hash| self.is_recorded_as(&former, hash));
-                if hash.is_some() {
-                    self.note(&file, hash, self.files[&former].meaning);
-                    if self.on_disk(&former)?.is_none() {
-                        self.note(&former, None, self.files[&former].meaning);
-                    }
-                }
+            let mut former = self.masks_in(other);
+            former.retain(|file| self.is_recorded(file));
+            let are_moved = self.root.join(folder).is_dir()
+                && !self.masks_in(folder).iter().any(|file| self.is_recorded(file))
+                && !former.iter().any(|file| self.root.join(file).exists());
+            for file in former {
+                self.note_moved(&file.replacen(other, folder, 1), &file, are_moved)?;
             }
         }
         Ok([
@@ -89,8 +85,7 @@ impl Placer {
         let seen = self.state.see_masks(name, self.meaning(Some(Format::Masks)))?;
         for split in [validation, !validation].into_iter().filter(|split| seen[usize::from(*split)]) {
             let folder = masks_folder(name, split);
-            let is_there = |file: &String| self.state.root.join(file).is_file();
-            if split != validation && !self.state.masks_in(&folder).iter().any(is_there) {
+            if split != validation && !self.state.root.join(&folder).is_dir() {
                 continue;
             }
             // No other file has this hash.
