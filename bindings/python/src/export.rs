@@ -71,8 +71,8 @@ pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, t
     text.parse().map_err(|why: T::Err| options::invalid(name, &why.to_string()))
 }
 
-/// Exports a checkpoint and returns the content of `model.json`; `options` are `ExportOptions` as JSON. `progress` is
-/// called with the number of files that are done, the number of all, and the name of the next.
+/// Exports a checkpoint and returns the content of `model.json`; `options` are `ExportOptions` as JSON. `progress` is called with the number of files that are
+/// done, the number of all, and the name of the next.
 #[pyfunction]
 pub(crate) fn export(
     py: Python<'_>,
