@@ -1,5 +1,6 @@
 //! `ocelli.export`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ocelli::{
@@ -11,20 +12,34 @@ use ocelli::{
     refuse,
 };
 use ocelli_datasets::label::list_images;
-use ocelli_export::{Calibration, Checkpoint, CheckpointOptions, ExportOptions, export as export_model};
+use ocelli_export::{
+    Calibration, Checkpoint, CheckpointOptions, ExportOptions, Pruning, export as export_model,
+};
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;
-use crate::options::{self, form};
+use crate::options;
 use crate::results::to_json;
 use crate::waiting::cancellable;
 
-/// The keyword arguments of `ocelli.export` that `ExportOptions` does not have.
+/// The keyword arguments of `ocelli.export`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct ExportArguments {
+    imgsz: Option<usize>,
+    precision: String,
     calibrate: Vec<PathBuf>,
     calibrate_classes: Vec<String>,
+    mixed_precision: Option<String>,
+    keep_fp32: Vec<String>,
+    target: String,
+    prompt: String,
+    detection_only: bool,
+    screen: bool,
+    skip_blocks: Vec<usize>,
+    mask_blocks: Vec<String>,
+    split_block: Option<usize>,
+    force: bool,
     tokenizer: Option<PathBuf>,
     base: Option<PathBuf>,
     norm_eps: Option<String>,
@@ -32,6 +47,32 @@ pub(crate) struct ExportArguments {
 }
 
 impl ExportArguments {
+    fn export_options(&self) -> Result<ExportOptions> {
+        let target = self.target.parse()?;
+        let islands = self.mixed_precision.as_deref();
+        Ok(ExportOptions {
+            imgsz: self.imgsz,
+            target,
+            prompting: self.prompt.parse()?,
+            precision: ExportOptions::precision_for(
+                parsed("precision", &self.precision)?,
+                !self.calibrate.is_empty(),
+                target,
+            )?,
+            keep_fp32: all_parsed("keep_fp32", &self.keep_fp32)?,
+            detection_only: self.detection_only,
+            screen: self.screen,
+            pruning: Pruning {
+                skip_blocks: self.skip_blocks.iter().copied().collect(),
+                mask_blocks: all_parsed("mask_blocks", &self.mask_blocks)?,
+                split_block: self.split_block,
+            },
+            mixed_precision: islands.map(|name| parsed("mixed_precision", name)).transpose()?,
+            force: self.force,
+            ..ExportOptions::default()
+        })
+    }
+
     /// Measures the scales, with graphs in a temporary folder beside `output`.
     fn calibration(
         &self,
@@ -71,28 +112,31 @@ pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str, t
     text.parse().map_err(|why: T::Err| options::invalid(name, &why.to_string()))
 }
 
-/// Exports a checkpoint and returns the content of `model.json`; `options` are `ExportOptions` as JSON. `progress` is called with the number of files that are
+fn all_parsed<T: Ord + std::str::FromStr<Err: std::fmt::Display>>(
+    name: &str,
+    texts: &[String],
+) -> Result<BTreeSet<T>> {
+    texts.iter().map(|text| parsed(name, text)).collect()
+}
+
+/// Exports a checkpoint and returns the content of `model.json`. `progress` is called with the number of files that are
 /// done, the number of all, and the name of the next.
 #[pyfunction]
 pub(crate) fn export(
     py: Python<'_>,
     checkpoint: PathBuf,
     output: PathBuf,
-    options: &str,
     arguments: ExportArguments,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let (mut exported, opening): (ExportOptions, _) =
-        (form(py, options)?, arguments.checkpoint_options().or_raise(py)?);
-    let calibrates = !arguments.calibrate.is_empty();
-    let precision = ExportOptions::precision_for(exported.precision, calibrates, exported.target);
-    exported.precision = precision.or_raise(py)?;
+    let (mut exported, opening) =
+        (arguments.export_options().or_raise(py)?, arguments.checkpoint_options().or_raise(py)?);
     let manifest = cancellable(py, move |cancellation| {
         if !checkpoint.exists() {
             refuse!("no checkpoint, {}: no such folder or file", checkpoint.display());
         }
         let checkpoint = opening.open(&checkpoint)?;
-        if calibrates {
+        if !arguments.calibrate.is_empty() {
             let progress = progress.as_ref();
             let found = arguments.calibration(&checkpoint, &exported, &output, cancellation, progress)?;
             exported.calibration = Some(found);

@@ -57,27 +57,27 @@ def export(
     calibrate: images like those to be searched, on which the scales of fp8, and of int8 for TensorRT, are measured.
     calibrate_classes: what is searched for in them; COCO's eighty classes if there is none.
     """
-    options = {
+    arguments = {
         "imgsz": imgsz,
         "precision": precision,
+        "calibrate": [calibrate] if isinstance(calibrate, (str, os.PathLike)) else list(calibrate),
+        "calibrate_classes": list(calibrate_classes),
         "mixed_precision": mixed_precision,
         "keep_fp32": list(keep_fp32),
         "target": target,
         "prompt": prompt,
         "detection_only": detection_only,
         "screen": screen,
-        "pruning": {"skip_blocks": list(skip_blocks), "mask_blocks": list(mask_blocks), "split_block": split_block},
+        "skip_blocks": list(skip_blocks),
+        "mask_blocks": list(mask_blocks),
+        "split_block": split_block,
         "force": force,
-    }
-    arguments = {
-        "calibrate": [calibrate] if isinstance(calibrate, (str, os.PathLike)) else list(calibrate),
-        "calibrate_classes": list(calibrate_classes),
         "tokenizer": tokenizer,
         "base": base,
         "norm_eps": norm_eps,
         "text_padding": text_padding,
     }
-    manifest: dict[str, Any] = json.loads(_ocelli.export(checkpoint, output, as_form(options), arguments, progress))
+    manifest: dict[str, Any] = json.loads(_ocelli.export(checkpoint, output, arguments, progress))
     return manifest
 
 
