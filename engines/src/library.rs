@@ -370,9 +370,24 @@ fn site_packages(environment: &Path) -> Vec<PathBuf> {
 
 /// The folders below `root` that match a relative path, sorted; `*` stands for any characters within one name.
 fn matching_folders(root: &Path, pattern: &str) -> Vec<PathBuf> {
-    let root = glob::Pattern::escape(&root.to_string_lossy());
-    let found = glob::glob(&Path::new(&root).join(pattern).to_string_lossy()).expect("the root is escaped");
-    found.flatten().filter(|path| path.is_dir()).collect()
+    let mut folders = vec![root.to_path_buf()];
+    for part in pattern.split('/') {
+        let below = |folder: &PathBuf| match glob::Pattern::new(part) {
+            Ok(pattern) if part.contains('*') => {
+                let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+                entries
+                    .map(|e| e.path())
+                    .filter(|path| {
+                        path.file_name().is_some_and(|name| pattern.matches(&name.to_string_lossy()))
+                    })
+                    .collect()
+            }
+            _ => vec![folder.join(part)],
+        };
+        folders = folders.iter().flat_map(below).filter(|path| path.is_dir()).collect();
+        folders.sort();
+    }
+    folders
 }
 
 /// The folders of the system's loader.

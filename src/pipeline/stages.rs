@@ -447,7 +447,9 @@ impl DrawStage {
         let mut canvas = canvas.into_rgb_image();
         (self.drawing)(&mut canvas, outcome)?;
         let (width, height) = canvas.dimensions();
-        outcome.annotated = Some(Image::from_rgb8(width, height, canvas.into_raw())?);
+        let mut pixels = canvas.into_raw();
+        pixels.truncate(width as usize * height as usize * 3);
+        outcome.annotated = Some(Image::from_rgb8(width, height, pixels)?);
         self.shared.stats.stage(Stage::Draw, start.elapsed());
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ocelli::{Image, stages::ImageFeatures};
+use ocelli::{FrameView, Image, PixelFormat, stages::ImageFeatures};
 use pyo3::prelude::*;
 
 use crate::error::OrRaise;
@@ -45,22 +45,28 @@ pub(crate) struct Detector {
 }
 
 impl Detector {
-    /// A copy of an array: after Ctrl-C the worker goes on reading, while the caller may write to the array or free it.
-    fn copied(&self, image: &Bound<'_, PyAny>, channel_order: &str) -> PyResult<Image> {
+    /// A copy of an array, in its order of colours: after Ctrl-C the worker goes on reading, while the caller may write to the array
+    /// or free it.
+    fn copied(&self, image: &Bound<'_, PyAny>, channel_order: &str) -> PyResult<(Image, PixelFormat)> {
         let pixels = Pixels::new(image, channel_order)?;
         let mut copy = std::mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner));
-        pixels.view().to_image_into(&mut copy).or_raise(image.py())?;
-        Ok(copy)
+        let FrameView { format, .. } = pixels.view();
+        let as_it_is = FrameView { format: PixelFormat::Rgb8, ..pixels.view() };
+        as_it_is.to_image_into(&mut copy).or_raise(image.py())?;
+        Ok((copy, format))
     }
 
     /// Runs `find` on the detector's thread and keeps the memory of the pixels for the next image.
     fn search<R: Send + 'static>(
         &self,
         py: Python<'_>,
-        image: Image,
-        find: impl FnOnce(&mut ocelli::Detector, &Image) -> ocelli::Result<R> + Send + 'static,
+        (image, format): (Image, PixelFormat),
+        find: impl FnOnce(&mut ocelli::Detector, FrameView<'_>) -> ocelli::Result<R> + Send + 'static,
     ) -> PyResult<R> {
-        let (found, image) = self.worker.call(py, move |detector| (find(detector, &image), image))?;
+        let find = move |detector: &mut ocelli::Detector| {
+            (find(detector, FrameView { format, ..image.view() }), image)
+        };
+        let (found, image) = self.worker.call(py, find)?;
         *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = image;
         found.or_raise(py)
     }

@@ -33,7 +33,8 @@ impl ExecutionProvider {
             Self::Cpu => "CPUExecutionProvider",
             Self::Cuda(_) => "CUDAExecutionProvider",
             Self::CoreMl(_) => "CoreMLExecutionProvider",
-            Self::WebGpu(other) | Self::Other(other) => &other.name,
+            Self::WebGpu(_) => WEBGPU,
+            Self::Other(other) => &other.name,
         }
     }
 
