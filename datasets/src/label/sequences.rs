@@ -80,6 +80,8 @@ struct Sequence {
     saved: BTreeMap<String, SavedImage>,
     /// The masks that a person changed, removed or added, and those beside them, with their bytes.
     masks: BTreeMap<String, Option<Vec<u8>>>,
+    /// The last run was stopped.
+    is_stopped: bool,
     /// The images that a person changed in COCO's file since a run ended, with the boxes that it had.
     edited: BTreeMap<String, Vec<(String, i64, i64)>>,
     /// The images whose label files a person changed, too, before a run ended: either may count.
@@ -115,6 +117,7 @@ impl Sequence {
             person: BTreeMap::new(),
             saved: BTreeMap::new(),
             masks: BTreeMap::new(),
+            is_stopped: false,
             edited: BTreeMap::new(),
             contradicted: BTreeSet::new(),
             handled: BTreeMap::new(),

@@ -48,6 +48,7 @@ impl Sequence {
     pub(super) fn check(&mut self, summary: &Summary) -> Result<(), String> {
         let is_other_order = self.former.take().is_some();
         self.edited.clear();
+        self.is_stopped = false;
         self.log.push(format!("finished: {:?} removed, {:?} left out", summary.removed, summary.left_out));
         self.check_person()?;
         let named = self.named();

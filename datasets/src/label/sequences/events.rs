@@ -25,6 +25,7 @@ impl Sequence {
         }
         let existing = Existing { restart: self.former.is_some(), ..Existing::default() };
         let ended = self.place.label(&Run { existing, ..self.run.clone() });
+        self.is_stopped = ended.is_err();
         match ended {
             Ok(summary) => self.check(&summary),
             Err(e) if self.is_refused(&e) => {
@@ -470,7 +471,8 @@ impl Sequence {
     pub(super) fn move_to_other_split(&mut self) {
         let files: Vec<String> =
             labels(&self.place, "set").into_iter().filter(|file| file.starts_with("set/labels/")).collect();
-        if files.is_empty() {
+        // A stopped run has taken some of them away.
+        if files.is_empty() || self.is_stopped {
             return;
         }
         let file = files[self.below(files.len() as u64) as usize].clone();

@@ -13,7 +13,7 @@ use crate::label::store::{
     COCO_FILE, ClassHashes, Contents, Entry, Event, Journal, OutputFolder, Owner, Placer, SavedLabels, State,
     WHOLE_FILES, WholeFile, classes_of, journal_path, label_files,
 };
-use crate::label::{DataSetOptions, Format, ImageFile, ImageSet, Record, Shard, identity};
+use crate::label::{DataSetOptions, ImageFile, ImageSet, Record, Shard, identity};
 use crate::table::some;
 
 /// The treatment of the data set that is in the output folder already.
@@ -76,7 +76,7 @@ impl DataSet {
         let before = state.contents.clone().filter(|_| !restart);
         let hashes = ClassHashes::new(classes.names());
         let is_new = restart || existing.discard_corrections;
-        see_masks(&mut state, is_new, &path, options, &hashes, &whole)?;
+        see_all(&mut state, is_new, &path, options, &hashes, &whole)?;
         if !existing.discard_corrections {
             let way_out = if merges {
                 "name another output folder"
@@ -209,8 +209,8 @@ impl DataSet {
     }
 }
 
-/// Notes whose the masks of all images are, before any are removed or classes mean something else.
-fn see_masks(
+/// Notes whose all files are, before any are removed or classes mean something else.
+fn see_all(
     state: &mut State,
     is_new: bool,
     journal: &Path,
@@ -218,12 +218,10 @@ fn see_masks(
     classes: &ClassHashes,
     whole: &ImageSet,
 ) -> Result<()> {
-    let before = classes_at(journal).map(|classes| ClassHashes::new(classes.names()).all);
-    let formats = state.contents.as_ref().map(|contents| &contents.options.formats);
-    let has_masks = options.has(Format::Masks)
-        || state.files.values().any(|one| one.meaning.format == Some(Format::Masks) && one.hash.is_some());
-    if has_masks && (is_new || formats != Some(&options.formats) || before != Some(classes.all)) {
-        state.see_all_masks(whole, before.unwrap_or(classes.all))?;
+    let classes_before = classes_at(journal).map(|classes| ClassHashes::new(classes.names()).all);
+    let before = state.contents.as_ref().map_or_else(|| options.clone(), |contents| contents.options.clone());
+    if is_new || before.formats != options.formats || classes_before != Some(classes.all) {
+        state.see_all(whole, &[options, &before], classes_before.unwrap_or(classes.all))?;
     }
     Ok(())
 }

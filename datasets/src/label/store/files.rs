@@ -119,7 +119,7 @@ impl State {
         wanted: impl Fn(&str) -> Option<Meaning>,
     ) -> Result<Vec<String>> {
         let mut found = Vec::new();
-        for (file, entry) in &self.files {
+        for (file, entry) in self.files.iter().filter(|(_, entry)| entry.hash.is_some()) {
             let is_earlier = |wanted: Meaning| {
                 let is_valid = entry.meaning.is_of_image() && wanted.format == entry.meaning.format;
                 is_valid && classes.earlier(entry.meaning.classes).is_some()
@@ -168,6 +168,11 @@ impl State {
             self.note(file, Some(SAVED.into()), *meaning);
         }
         Ok(owner)
+    }
+
+    /// `true` if a file is on record as changed or removed by a person.
+    pub fn is_noted(&self, file: &str) -> bool {
+        self.is_recorded_as(file, SAVED)
     }
 
     /// Notes that a file is as it was in the other split, if it was moved from there or copied.

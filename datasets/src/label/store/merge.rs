@@ -43,9 +43,8 @@ impl Part {
         state.recover(&OutputFolder::FOLDERS)?;
         let mut state = state.follow_annotations(&contents.options, None)?;
         let classes = classes_of(&settings).unwrap_or_default();
-        if contents.options.has(Format::Masks) {
-            state.see_all_masks(&ImageSet::default(), ClassHashes::new(classes.names()).all)?;
-        }
+        let hash = ClassHashes::new(classes.names()).all;
+        state.see_all(&ImageSet::default(), &[&contents.options], hash)?;
         let placer = Placer::new(state, &contents.options, &ImageSet::default(), &classes);
         Ok(Self { folder, contents, journal, settings, placer })
     }

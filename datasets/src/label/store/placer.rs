@@ -169,7 +169,9 @@ impl Placer {
             label_files(&self.options, name, validation).into_iter().zip(others)
         {
             let [is_there, is_left] = [&file, &other].map(|file| self.state.root.join(file).exists());
-            self.state.note_moved(&file, &other, is_there && !is_left)?;
+            // What a person removed there is missing here.
+            let is_moved = !is_left && (is_there || self.state.is_noted(&other));
+            self.state.note_moved(&file, &other, is_moved)?;
             if self.state.see(&file)? == Owner::Person {
                 let label = format!("{file} {}", self.state.on_disk(&file)?.unwrap_or_default());
                 let is_merged = self.state.is_merged(&file)?;

@@ -15,8 +15,8 @@ use crate::label::formats::yolo_line::Line;
 use crate::label::hash::hash_of_bytes;
 use crate::label::store::files::aside_path;
 use crate::label::store::layout::masks_folder;
-use crate::label::store::{Meaning, State, part_path};
-use crate::label::{Format, ImageSet, Record, disk};
+use crate::label::store::{Meaning, State, label_files, part_path};
+use crate::label::{DataSetOptions, Format, ImageSet, Record, disk};
 
 impl State {
     /// The masks in a folder, by path: those on record, there or not, and those that a person added.
@@ -50,13 +50,26 @@ impl State {
         ])
     }
 
-    /// The same for the masks of these images and all that are known.
-    pub fn see_all_masks(&mut self, images: &ImageSet, classes: u64) -> Result<()> {
+    /// The same for all masks of these images and all that are known, if there are any, after label files of these options that were
+    /// moved to the other split.
+    pub fn see_all(&mut self, images: &ImageSet, options: &[&DataSetOptions], classes: u64) -> Result<()> {
         let named = images.files().iter().map(|file| file.name.clone());
         let names: BTreeSet<String> = self.images.keys().cloned().chain(named).collect();
         let meaning = Meaning { format: Some(Format::Masks), classes };
+        let has_masks = options[0].has(Format::Masks)
+            || self.files.values().any(|one| one.meaning.format == meaning.format && one.hash.is_some());
         for name in names {
-            self.see_masks(&name, meaning)?;
+            for options in options {
+                let [train, val] = [false, true].map(|split| label_files(options, &name, split));
+                for ((train, _), (val, _)) in train.iter().zip(&val) {
+                    let [is_train, is_val] = [train, val].map(|file| self.root.join(file).exists());
+                    self.note_moved(val, train, is_val && !is_train)?;
+                    self.note_moved(train, val, is_train && !is_val)?;
+                }
+            }
+            if has_masks {
+                self.see_masks(&name, meaning)?;
+            }
         }
         self.commit()
     }
