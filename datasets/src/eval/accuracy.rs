@@ -144,19 +144,32 @@ const MEDIUM: usize = 2;
 const LARGE: usize = 3;
 
 impl Accuracy {
-    /// From the mean precision at some of the ten IoU thresholds and an area, and the mean recall of an area with at most 1, 10
-    /// or 100 detections, by index.
+    /// From the names and instances of classes, each with its place among `all` of them; the mean precision of some classes, at
+    /// some of the ten IoU thresholds and an area; and the mean recall of some classes, of an area with at most 1, 10 or 100
+    /// detections; by index.
     pub(super) fn new(
-        precision: impl Fn(Range<usize>, usize) -> Option<f64>,
-        recall: impl Fn(usize, usize) -> Option<f64>,
-        per_class: Vec<ClassAccuracy>,
+        classes: impl Iterator<Item = (usize, ClassAccuracy)>,
+        all: Range<usize>,
+        precision: impl Fn(&Range<usize>, Range<usize>, usize) -> Option<f64>,
+        recall: impl Fn(&Range<usize>, usize, usize) -> Option<f64>,
     ) -> Self {
-        let mut all = Self { per_class, ..Self::default() };
-        [all.ap, all.ap50, all.ap75, all.ap_small, all.ap_medium, all.ap_large] = precisions(precision);
+        let precisions = |of: &Range<usize>| {
+            [(0..10, ALL), (0..1, ALL), (5..6, ALL), (0..10, SMALL), (0..10, MEDIUM), (0..10, LARGE)]
+                .map(|(levels, area)| precision(of, levels, area))
+        };
+        let with_figures = |(place, mut class): (usize, ClassAccuracy)| {
+            let of = place..place + 1;
+            [class.ap, class.ap50, class.ap75, class.ap_small, class.ap_medium, class.ap_large] =
+                precisions(&of);
+            class.ar100 = recall(&of, ALL, 2);
+            class
+        };
+        let mut sum = Self { per_class: classes.map(with_figures).collect(), ..Self::default() };
+        [sum.ap, sum.ap50, sum.ap75, sum.ap_small, sum.ap_medium, sum.ap_large] = precisions(&all);
         let of_most = [(ALL, 0), (ALL, 1), (ALL, 2), (SMALL, 2), (MEDIUM, 2), (LARGE, 2)];
-        [all.ar1, all.ar10, all.ar100, all.ar_small, all.ar_medium, all.ar_large] =
-            of_most.map(|(area, most)| recall(area, most));
-        all
+        [sum.ar1, sum.ar10, sum.ar100, sum.ar_small, sum.ar_medium, sum.ar_large] =
+            of_most.map(|(area, most)| recall(&all, area, most));
+        sum
     }
 
     /// The figures of a table's row: AP, AP50, AP75, small, medium, large, AR1, AR10 and AR100.
@@ -167,17 +180,9 @@ impl Accuracy {
 }
 
 impl ClassAccuracy {
-    /// As [`Accuracy::new`], of the category with this id and name.
-    pub(super) fn new(
-        category_id: u64,
-        name: &str,
-        instances: usize,
-        precision: impl Fn(Range<usize>, usize) -> Option<f64>,
-        recall: impl Fn(usize, usize) -> Option<f64>,
-    ) -> Self {
-        let [ap, ap50, ap75, ap_small, ap_medium, ap_large] = precisions(precision);
-        let (name, ar100) = (name.to_owned(), recall(ALL, 2));
-        Self { category_id, name, instances, ap, ap50, ap75, ap_small, ap_medium, ap_large, ar100 }
+    /// The class of a category, without figures.
+    pub(super) fn of(category_id: u64, name: &str, instances: usize) -> Self {
+        Self { category_id, name: name.to_owned(), instances, ..Self::default() }
     }
 
     /// The figures of a table's row, as [`Accuracy::row`] has them.
@@ -185,11 +190,6 @@ impl ClassAccuracy {
         let Self { ap, ap50, ap75, ap_small, ap_medium, ap_large, ar100, .. } = *self;
         [ap, ap50, ap75, ap_small, ap_medium, ap_large, None, None, ar100]
     }
-}
-
-fn precisions(precision: impl Fn(Range<usize>, usize) -> Option<f64>) -> [Option<f64>; 6] {
-    [(0..10, ALL), (0..1, ALL), (5..6, ALL), (0..10, SMALL), (0..10, MEDIUM), (0..10, LARGE)]
-        .map(|(levels, area)| precision(levels, area))
 }
 
 /// The mean of some values, if there are any.
@@ -202,19 +202,15 @@ fn figures(truth: &Truth, arrays: &AccumulatedEval, image_ids: &[u64]) -> Accura
     let shape = arrays.shape;
     // COCO writes -1 for what has no instances.
     let is_known = |value: &f64| *value >= 0.0;
-    let precision = |classes: Range<usize>| {
-        move |levels: Range<usize>, area: usize| {
-            let places = levels.flat_map(|t| (0..shape.r).map(move |r| (t, r)));
-            let places = places.flat_map(|(t, r)| classes.clone().map(move |k| (t, r, k)));
-            let place = |(t, r, k)| arrays.precision[shape.precision_idx(t, r, k, area, shape.m - 1)];
-            mean(places.map(place).filter(is_known))
-        }
+    let precision = |classes: &Range<usize>, levels: Range<usize>, area: usize| {
+        let places = levels.flat_map(|t| (0..shape.r).map(move |r| (t, r)));
+        let places = places.flat_map(|(t, r)| classes.clone().map(move |k| (t, r, k)));
+        let place = |(t, r, k)| arrays.precision[shape.precision_idx(t, r, k, area, shape.m - 1)];
+        mean(places.map(place).filter(is_known))
     };
-    let recall = |classes: Range<usize>| {
-        move |area: usize, most: usize| {
-            let places = (0..shape.t).flat_map(|t| classes.clone().map(move |k| (t, k)));
-            mean(places.map(|(t, k)| arrays.recall[shape.recall_idx(t, k, area, most)]).filter(is_known))
-        }
+    let recall = |classes: &Range<usize>, area: usize, most: usize| {
+        let places = (0..shape.t).flat_map(|t| classes.clone().map(move |k| (t, k)));
+        mean(places.map(|(t, k)| arrays.recall[shape.recall_idx(t, k, area, most)]).filter(is_known))
     };
     let mut instances = HashMap::<u64, usize>::new();
     for id in image_ids {
@@ -222,13 +218,12 @@ fn figures(truth: &Truth, arrays: &AccumulatedEval, image_ids: &[u64]) -> Accura
             *instances.entry(annotation.category_id).or_default() += 1;
         }
     }
-    let rows = truth.categories().iter().filter_map(|category| {
+    let classes = truth.categories().iter().filter_map(|category| {
         let (id, count) = (category.id, *instances.get(&category.id)?);
-        let k = arrays.cat_ids.iter().position(|known| *known == id)?;
-        let (precision, recall) = (precision(k..k + 1), recall(k..k + 1));
-        Some(ClassAccuracy::new(id, &category.name, count, precision, recall))
+        let place = arrays.cat_ids.iter().position(|known| *known == id)?;
+        Some((place, ClassAccuracy::of(id, &category.name, count)))
     });
-    Accuracy::new(precision(0..shape.k), recall(0..shape.k), rows.collect())
+    Accuracy::new(classes, 0..shape.k, precision, recall)
 }
 
 /// Blocks of images that are left out in turn.

@@ -18,25 +18,22 @@ pub(crate) const TRACK: &str = "track_id";
 /// The parts of an annotation file that are evaluated.
 #[derive(Deserialize)]
 pub(crate) struct File {
-    images: Option<Vec<ImageEntry>>,
+    images: Option<Vec<Named>>,
     annotations: Option<Vec<Entry>>,
-    categories: Option<Vec<CategoryEntry>>,
+    categories: Option<Vec<Named>>,
 }
 
+/// An image or a category.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct ImageEntry {
+struct Named {
     id: Value,
+    /// Of a category.
+    name: Value,
+    /// Of an image, as its sides.
     file_name: Value,
     width: Value,
     height: Value,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct CategoryEntry {
-    id: Value,
-    name: Value,
 }
 
 /// An annotation or a result.
@@ -151,13 +148,13 @@ impl File {
             move |why: String| format!("{what} {}: {why}", place + 1)
         };
         let side = |side: &Value| integer(side).and_then(|side| side.try_into().ok()).unwrap_or(0);
-        let image = |(place, one): (usize, ImageEntry)| {
+        let image = |(place, one): (usize, Named)| {
             let (width, height) = (side(&one.width), side(&one.height));
             let file_name = text(&one.file_name).unwrap_or_default();
             let id = id(&one.id, "id").map_err(at("image", place))?;
             Ok(Image { id, file_name, width, height, ..Image::default() })
         };
-        let category = |(place, one): (usize, CategoryEntry)| {
+        let category = |(place, one): (usize, Named)| {
             let id = id(&one.id, "id").map_err(at("category", place))?;
             let name = text(&one.name).unwrap_or_else(|| COCO::placeholder_cat_name(id));
             Ok(Category { id, name, ..Category::default() })

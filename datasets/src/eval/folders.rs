@@ -9,6 +9,7 @@ use ocelli::{Error, ErrorKind, Image, Result};
 use ocelli_export::read_text;
 use serde::Deserialize;
 
+use super::Truth;
 use super::entries::entries;
 use super::labelled::{annotation, category, data_set, image, unreadable};
 use crate::label::{all_labels, find_images, parse_labels};
@@ -48,26 +49,33 @@ fn refuse(path: &Path, why: &str) -> Error {
     unreadable(ErrorKind::InvalidArgument, path, why)
 }
 
-/// What a folder has.
-pub(super) enum Annotated {
-    /// COCO's file of this name.
-    Coco(&'static str),
-    /// Labels: `folder` is what the names of the images are relative to, `note` what was read.
-    Labels { dataset: Box<Dataset>, folder: PathBuf, note: String },
+impl Truth {
+    /// Reads annotations: a COCO file; a YOLO data set by its folder or `data.yaml`; a Pascal VOC data set by its folder.
+    ///
+    /// Labels that a person corrected in a data set of `ocelli label` count, whichever file has them: see
+    /// [`notes`](Self::notes).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if a file cannot be read; [`ErrorKind::InvalidData`], with the file and the entry, if it is not
+    /// of its format, has no image or no category, or refers to one that it does not have; [`ErrorKind::Mismatch`] if a person
+    /// corrected labels in files that contradict each other; [`ErrorKind::InvalidArgument`] if a folder is no data set.
+    pub fn open(path: &Path) -> Result<Self> {
+        let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+        if path.is_dir() || is_yaml { open(path) } else { Self::of_coco(path, None) }
+    }
 }
 
 /// Finds the format of a folder, or of the folder of a `data.yaml`, and reads it.
-pub(super) fn open(path: &Path) -> Result<Annotated> {
+fn open(path: &Path) -> Result<Truth> {
     let root = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
     let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
     if let Some(all) = all_labels(root)? {
         if path.is_dir() && root.join(COCO_FILES[0]).is_file() {
-            return Ok(Annotated::Coco(COCO_FILES[0]));
+            return coco(path, COCO_FILES[0]);
         }
         if all.has_label_files {
             let note = format!("{}: the label files of {} images", path.display(), all.images.len());
-            let dataset = data_set(all, root, path)?;
-            return Ok(Annotated::Labels { dataset: Box::new(dataset), folder: root.to_owned(), note });
+            return Truth::of_labels(path, data_set(all, root, path)?, root, note);
         }
     }
     if !path.is_dir() {
@@ -80,7 +88,7 @@ pub(super) fn open(path: &Path) -> Result<Annotated> {
         return voc(&folder);
     }
     if let Some(name) = COCO_FILES.iter().find(|name| path.join(name).is_file()) {
-        return Ok(Annotated::Coco(name));
+        return coco(path, name);
     }
     // One split of a data set: its classes are named further up.
     let absolute =
@@ -99,6 +107,12 @@ pub(super) fn open(path: &Path) -> Result<Annotated> {
     }
 }
 
+/// Reads COCO's file of this name in a folder.
+fn coco(folder: &Path, name: &str) -> Result<Truth> {
+    let images = folder.join("images");
+    Truth::of_coco(&folder.join(name), Some(if images.is_dir() { images } else { folder.to_owned() }))
+}
+
 fn data_file(folder: &Path) -> Option<PathBuf> {
     ["data.yaml", "data.yml", "dataset.yaml"].iter().map(|name| folder.join(name)).find(|file| file.is_file())
 }
@@ -108,7 +122,7 @@ fn class_file(folder: &Path) -> Option<PathBuf> {
 }
 
 /// Reads a data set of YOLO: `path` is what was named, `root` has the classes.
-fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Annotated> {
+fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Truth> {
     let is_split = path.is_dir() && std::path::absolute(path).is_ok_and(|path| path != root) && path != root;
     let (names, mut inputs) = match data {
         Some(file) => read_data_file(file, root)?,
@@ -145,7 +159,7 @@ fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Annotated> {
         let wrong =
             |why: String| Error::invalid_data(format!("cannot read the labels, {}: {why}", labels.display()));
         let text = read_text(&labels, "the labels")?;
-        for instance in parse_labels(text.trim_start_matches('\u{feff}'), size).map_err(wrong)? {
+        for instance in parse_labels(&text, size).map_err(wrong)? {
             let class = instance.class as u64;
             if !names.contains_key(&class) {
                 let classes = names.len();
@@ -161,18 +175,18 @@ fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Annotated> {
     if let [first, ..] = &unreadable[..] {
         note += &format!("; {} that cannot be read are left out, {first} among them", unreadable.len());
     }
-    Ok(Annotated::Labels { dataset: Box::new(dataset), folder: root.to_owned(), note })
+    Truth::of_labels(path, dataset, root, note)
 }
 
 /// The lines with text.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
-    text.trim_start_matches('\u{feff}').lines().map(str::trim).filter(|line| !line.is_empty())
+    text.lines().map(str::trim).filter(|line| !line.is_empty())
 }
 
 /// The classes by id, and where the images are: those of all splits.
 fn read_data_file(file: &Path, root: &Path) -> Result<(BTreeMap<u64, String>, Vec<PathBuf>)> {
     let text = read_text(file, "the data set")?;
-    let data: DataFile = serde_saphyr::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| {
+    let data: DataFile = serde_saphyr::from_str(&text).map_err(|error| {
         let said = error.to_string();
         Error::invalid_data(format!(
             "cannot read the data set, {}: expected YAML with names and the folders train and val: {}",
@@ -262,7 +276,7 @@ fn is_voc(folder: &Path) -> bool {
 }
 
 /// Reads a data set of Pascal VOC. Difficult objects are as crowds: finding them is neither right nor wrong.
-fn voc(folder: &Path) -> Result<Annotated> {
+fn voc(folder: &Path) -> Result<Truth> {
     let whole = folder.join("Annotations");
     let whole = if whole.is_dir() { whole } else { folder.to_owned() };
     let mut dataset = Dataset::default();
@@ -295,7 +309,7 @@ fn voc(folder: &Path) -> Result<Annotated> {
         .for_each(|(name, annotation)| annotation.category_id = ids[name]);
     dataset.categories = ids.into_iter().map(|(name, id)| category(id, name.clone())).collect();
     let note = format!("{}: Pascal VOC's annotations of {} images", folder.display(), dataset.images.len());
-    Ok(Annotated::Labels { dataset: Box::new(dataset), folder: folder.to_owned(), note })
+    Truth::of_labels(folder, dataset, folder, note)
 }
 
 /// The image of an annotation file, relative to the folder; `place` is where the file is below `Annotations`.

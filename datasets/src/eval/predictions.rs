@@ -8,6 +8,7 @@ use hotcoco::mask::RleRef;
 use hotcoco::types::{Annotation, Segmentation};
 use ocelli_tracking::BoundingBox;
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Value, json};
 
 use super::Truth;
 use super::annotations::{Entry, parse, run_lengths};
@@ -18,31 +19,20 @@ use ocelli::{Detection, Error, ErrorKind, Mask, Result, atomic_file::write_atomi
 pub struct Predictions(pub(super) Vec<Annotation>);
 
 /// One entry of a results file.
-#[derive(Serialize)]
-struct Record<'a> {
-    image_id: u64,
-    category_id: u64,
-    bbox: [f64; 4],
-    score: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    segmentation: Option<&'a Segmentation>,
-}
-
-impl<'a> Record<'a> {
-    fn of(one: &'a Annotation) -> Self {
-        Self {
-            image_id: one.image_id,
-            category_id: one.category_id,
-            bbox: one.bbox.unwrap_or_default(),
-            score: one.score.unwrap_or_default(),
-            segmentation: one.segmentation.as_ref(),
-        }
+fn entry(one: &Annotation) -> Value {
+    let (bbox, score) = (one.bbox.unwrap_or_default(), one.score.unwrap_or_default());
+    let mut entry = json!({
+        "image_id": one.image_id, "category_id": one.category_id, "bbox": bbox, "score": score,
+    });
+    if let Some(segmentation) = &one.segmentation {
+        entry["segmentation"] = json!(segmentation);
     }
+    entry
 }
 
 impl Serialize for Predictions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(Record::of))
+        serializer.collect_seq(self.0.iter().map(entry))
     }
 }
 
@@ -159,7 +149,7 @@ impl Predictions {
             for one in &self.0 {
                 file.write_all(separator.as_bytes())?;
                 separator = ",\n";
-                serde_json::to_writer(&mut *file, &Record::of(one))?;
+                serde_json::to_writer(&mut *file, &entry(one))?;
             }
             file.write_all(if self.0.is_empty() { b"[]\n" } else { b"\n]\n" })
         })

@@ -10,7 +10,6 @@ use ocelli_tracking::BoundingBox;
 use sha2::{Digest, Sha256};
 
 use super::entries::repeated;
-use super::folders::{self, Annotated};
 use super::{annotations, labelled};
 use ocelli::{Error, ErrorKind, Mask, Result};
 
@@ -38,45 +37,22 @@ pub struct Truth {
 }
 
 impl Truth {
-    /// Reads annotations: a COCO file; a YOLO data set by its folder or `data.yaml`; a Pascal VOC data set by its folder.
-    ///
-    /// Labels that a person corrected in a data set of `ocelli label` count, whichever file has them: see
-    /// [`notes`](Self::notes).
-    ///
-    /// # Errors
-    /// [`ErrorKind::Io`] if a file cannot be read; [`ErrorKind::InvalidData`], with the file and the entry, if it is not
-    /// of its format, has no image or no category, or refers to one that it does not have; [`ErrorKind::Mismatch`] if a person
-    /// corrected labels in files that contradict each other; [`ErrorKind::InvalidArgument`] if a folder is no data set.
-    pub fn open(path: &Path) -> Result<Self> {
-        let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-        if !path.is_dir() && !is_yaml {
-            return Self::open_coco(path);
-        }
-        match folders::open(path)? {
-            Annotated::Coco(file) => {
-                let images = path.join("images");
-                let truth = Self::open_coco(&path.join(file))?;
-                Ok(Self { folder: Some(if images.is_dir() { images } else { path.to_owned() }), ..truth })
-            }
-            Annotated::Labels { mut dataset, folder, note } => {
-                annotations::number_annotations(&mut dataset);
-                let truth = Self::from_dataset(*dataset)
-                    .map_err(|why| labelled::unreadable(ErrorKind::InvalidData, path, why))?;
-                Ok(Self { folder: Some(folder), notes: vec![note], ..truth })
-            }
-        }
-    }
-
-    fn open_coco(path: &Path) -> Result<Self> {
+    /// Reads a COCO file, whose images are in `folder`.
+    pub(super) fn of_coco(path: &Path, folder: Option<PathBuf>) -> Result<Self> {
         let refuse = |why: String| annotations::invalid(path, &why);
         let bytes = std::fs::read(path).map_err(|e| Error::io("cannot read the annotations", path, e))?;
         let (mut dataset, unreadable) =
             annotations::parse_file(&bytes, path)?.into_dataset().map_err(refuse)?;
-        let note = labelled::correct(&mut dataset, path)?;
-        let mut truth = Self::from_dataset(dataset).map_err(refuse)?;
-        truth.unreadable = unreadable;
-        truth.notes.extend(note);
-        Ok(truth)
+        let notes = labelled::correct(&mut dataset, path)?.into_iter().collect();
+        Ok(Self { folder, notes, unreadable, ..Self::from_dataset(dataset).map_err(refuse)? })
+    }
+
+    /// Labels at `path` that are no COCO file: `folder` is what the names of the images are relative to, `note` what was read.
+    pub(super) fn of_labels(path: &Path, mut dataset: Dataset, folder: &Path, note: String) -> Result<Self> {
+        annotations::number_annotations(&mut dataset);
+        let truth = Self::from_dataset(dataset)
+            .map_err(|why| labelled::unreadable(ErrorKind::InvalidData, path, why))?;
+        Ok(Self { folder: Some(folder.to_owned()), notes: vec![note], ..truth })
     }
 
     fn from_dataset(dataset: Dataset) -> Result<Self, String> {

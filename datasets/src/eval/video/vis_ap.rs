@@ -66,27 +66,20 @@ type Curves = [[Option<Curve>; MOST.len()]; AREAS.len()];
 /// The figures of all classes.
 pub(super) fn accuracy(classes: &[Class<'_>]) -> Accuracy {
     let all: Vec<Curves> = classes.iter().map(curves).collect();
-    let figures = |of: Range<usize>| {
-        let (all, of_recall) = (&all[of.clone()], &all[of]);
-        let precision = move |levels: Range<usize>, area: usize| {
-            let known = all.iter().filter_map(|one| one[area][MOST.len() - 1].as_ref());
-            mean(known.flat_map(|curve| &curve[levels.clone()]).map(|level| level.0))
-        };
-        let recall = move |area: usize, most: usize| {
-            let known = of_recall.iter().filter_map(|one| one[area][most].as_ref());
-            mean(known.flatten().map(|level| level.1))
-        };
-        (precision, recall)
+    let precision = |of: &Range<usize>, levels: Range<usize>, area: usize| {
+        let known = all[of.clone()].iter().filter_map(|one| one[area][MOST.len() - 1].as_ref());
+        mean(known.flat_map(|curve| &curve[levels.clone()]).map(|level| level.0))
     };
-    let per_class = classes.iter().enumerate().filter_map(|(place, (class, videos))| {
+    let recall = |of: &Range<usize>, area: usize, most: usize| {
+        let known = all[of.clone()].iter().filter_map(|one| one[area][most].as_ref());
+        mean(known.flatten().map(|level| level.1))
+    };
+    let counted = classes.iter().enumerate().filter_map(|(place, (class, videos))| {
         let objects = videos.iter().flat_map(|video| &video.objects);
         let instances = objects.filter(|one| !one.is_crowd).count();
-        let (precision, recall) = figures(place..place + 1);
-        (instances > 0).then(|| ClassAccuracy::new(class.id, &class.name, instances, precision, recall))
+        (instances > 0).then(|| (place, ClassAccuracy::of(class.id, &class.name, instances)))
     });
-    let per_class = per_class.collect();
-    let (precision, recall) = figures(0..classes.len());
-    Accuracy::new(precision, recall, per_class)
+    Accuracy::new(counted, 0..classes.len(), precision, recall)
 }
 
 fn curves((_, videos): &Class<'_>) -> Curves {
@@ -139,8 +132,8 @@ fn matches(video: &Cell<'_>, range: [f64; 2]) -> Vec<Fate> {
 
 /// The curve of tracks in the order of their scores.
 fn curve(fates: &[&Fate], objects: usize) -> Curve {
-    let (scores, recalls): (Vec<f64>, _) =
-        (fates.iter().map(|fate| fate.score).collect(), default_rec_thrs());
+    let scores: Vec<f64> = fates.iter().map(|fate| fate.score).collect();
+    let recalls = default_rec_thrs();
     let at = |level: usize| {
         let (is_hit, is_ignored): (Vec<bool>, Vec<bool>) =
             fates.iter().map(|fate| (fate.is_hit[level], fate.is_ignored[level])).unzip();
