@@ -28,7 +28,7 @@ mod accuracy;
 pub(crate) mod annotations;
 mod configurations;
 mod contender;
-mod entries;
+pub(crate) mod entries;
 mod exemplars;
 mod folders;
 mod images;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ocelli::{Error, Result};
 
 /// The entries of a folder, sorted.
-pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |e| Error::io("cannot read the folder", folder, e);
     let list = std::fs::read_dir(folder).map_err(failed)?;
     let mut paths =

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
+use crate::eval::entries::entries;
 use crate::label::FoundImage;
 use crate::label::formats::braces;
 use crate::label::formats::tar_file::TarFile;
@@ -231,21 +232,18 @@ impl Search {
         // A link to a parent folder would never end. Of two paths to a folder, the shorter one counts.
         let mut seen = HashSet::new();
         while let Some(folder) = folders.pop_front() {
-            let paths = || {
-                let entries = std::fs::read_dir(&folder)?.map(|entry| entry.map(|entry| entry.path()));
-                Ok((folder.canonicalize()?, entries.collect::<std::io::Result<Vec<_>>>()?))
-            };
-            let (whole, mut paths) = match paths() {
+            let cannot = |e| Error::io("cannot read the folder", &folder, e);
+            let whole = folder.canonicalize().map_err(cannot);
+            let (whole, paths) = match whole.and_then(|whole| Ok((whole, entries(&folder)?))) {
                 // Those in subfolders are only counted.
                 Err(_) if self.is_flat && folder != root => continue,
-                paths => paths.map_err(|e| Error::io("cannot read the folder", &folder, e))?,
+                read => read?,
             };
             let is_output = self.outputs.contains(&whole) && folder != root;
             let is_data_set = self.to_label && folder.join(STATE_FOLDER).is_dir();
             if is_output || is_data_set || !seen.insert(whole) {
                 continue;
             }
-            paths.sort();
             for path in paths {
                 if path.is_dir() {
                     if !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')) {

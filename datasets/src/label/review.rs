@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use image::ImageFormat;
 use ocelli_tracking::BoundingBox;
+use quick_xml::escape::escape;
 
 use crate::label::images::{hash_of, image_id};
 use crate::label::{CheckCancelled, Record, disk, open_image};
@@ -149,7 +150,7 @@ fn write_html(html: &mut String, page: &str, images: &[Candidate]) {
     *html += &format!("<p><img src=\"{page}\" usemap=\"#{page}\" alt=\"\"></p>\n<map name=\"{page}\">\n");
     for (index, image) in images.iter().enumerate() {
         let (x, y) = (at(index as u32 % COLUMNS, CELL.0), at(index as u32 / COLUMNS, CELL.1));
-        let (right, bottom, name) = (x + CELL.0, y + CELL.1, escaped(&image.name));
+        let (right, bottom, name) = (x + CELL.0, y + CELL.1, escape(&image.name));
         let link = &image.link;
         *html += &format!(
             "<area shape=\"rect\" coords=\"{x},{y},{right},{bottom}\" href=\"{link}\" title=\"{name}\">\n"
@@ -158,7 +159,7 @@ fn write_html(html: &mut String, page: &str, images: &[Candidate]) {
     html.push_str("</map>\n<ol>\n");
     for image in images {
         let score = image.least_score.map(|score| format!(", least score {score:.2}")).unwrap_or_default();
-        let (link, name, instances) = (&image.link, escaped(&image.name), image.instances);
+        let (link, name, instances) = (&image.link, escape(&image.name), image.instances);
         let (plural, id) = (if instances == 1 { "" } else { "s" }, image_id(&image.name));
         *html += &format!(
             "<li><a href=\"{link}\">{name}</a>: {instances} instance{plural}{score}, \
@@ -166,10 +167,6 @@ fn write_html(html: &mut String, page: &str, images: &[Candidate]) {
         );
     }
     html.push_str("</ol>\n");
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }
 
 /// The left or upper edge of a cell on a page.

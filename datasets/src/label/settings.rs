@@ -344,9 +344,7 @@ impl DataSetOptions {
         if !(0.0..1.0).contains(&share) {
             return Err(Error::argument("validation_share", share, "a number from 0 to below 1"));
         }
-        if !(0.0..=1.0).contains(&self.review_below) {
-            return Err(Error::argument("review_below", self.review_below, "a number from 0 to 1"));
-        }
+        Error::check_share("review_below", self.review_below)?;
         if self.images == ImageMode::None && self.needs_images() {
             let message = "images is none: trainers find the labels of YOLO and VOC beside the images only; link or copy the images";
             return Err(Error::invalid_argument(message).about("no_images"));

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{TrackFigures, TrackFrame, TrackSequence, assign};
+use super::{TrackFigures, TrackFrame, TrackSequence, assign, tracks::matches};
 
 /// The least overlap of a match.
 const LEAST: f64 = 0.5;
@@ -44,8 +44,7 @@ impl ClearCounts {
                 if is_kept { 1000.0 + overlap } else { overlap }
             };
             let scores: Vec<f64> = overlaps.iter().enumerate().map(score).collect();
-            let mut pairs = assign(&scores, rows.len(), width);
-            pairs.retain(|(row, column)| scores[row * width + column] > f64::EPSILON);
+            let pairs = matches(&scores, rows.len(), width);
             counts.true_positives += pairs.len() as u64;
             counts.false_negatives += (rows.len() - pairs.len()) as u64;
             counts.false_positives += (width - pairs.len()) as u64;

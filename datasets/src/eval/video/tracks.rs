@@ -93,7 +93,9 @@ impl TrackSequence {
         }
         let columns = tracks.len();
         let mut is_kept = vec![true; columns];
-        for (row, column) in matches_above_half(&overlaps, objects.len(), columns) {
+        let score = |&overlap: &f64| if overlap < 0.5 - f64::EPSILON { 0.0 } else { overlap };
+        let scores: Vec<f64> = overlaps.iter().map(score).collect();
+        for (row, column) in matches(&scores, objects.len(), columns) {
             is_kept[column] = objects[row].role != Role::Distractor;
         }
         let counted = objects.iter().enumerate().filter(|(_, one)| one.role == Role::Counts);
@@ -110,11 +112,9 @@ pub(super) fn part(matrix: &[f64], columns: usize, rows: &[usize], kept: &[usize
     rows.iter().flat_map(|row| kept.iter().map(move |column| matrix[row * columns + column])).collect()
 }
 
-/// Pairs of the assignment with the greatest sum of overlaps, of those of at least 0.5.
-fn matches_above_half(overlaps: &[f64], rows: usize, columns: usize) -> Vec<(usize, usize)> {
-    let score = |&overlap: &f64| if overlap < 0.5 - f64::EPSILON { 0.0 } else { overlap };
-    let scores: Vec<f64> = overlaps.iter().map(score).collect();
-    let mut pairs = assign(&scores, rows, columns);
+/// The pairs of the best assignment with a score.
+pub(super) fn matches(scores: &[f64], rows: usize, columns: usize) -> Vec<(usize, usize)> {
+    let mut pairs = assign(scores, rows, columns);
     pairs.retain(|(row, column)| scores[row * columns + column] > f64::EPSILON);
     pairs
 }

@@ -2,7 +2,7 @@
 
 use ocelli::{BoundingBox, Mask};
 
-use crate::label::formats::yolo_line::{clipped, is_same};
+use crate::label::formats::yolo_line::{self, clipped, is_same};
 use crate::label::{Instance, LabelledInstance, Record};
 
 /// An instance as the person wants it: what was not changed keeps its digits, its mask and its score. A mask moves with its
@@ -38,8 +38,7 @@ fn pixels_in(start: f32, end: f32, side: u32) -> std::ops::Range<u32> {
 fn moved(bitmap: &[u8], (width, height): (u32, u32), from: [f32; 4], to: [f32; 4]) -> Vec<u8> {
     let mut out = vec![0; width as usize * height as usize];
     let source = |at: u32, axis: usize, side: u32| {
-        let share = (at as f32 + 0.5 - to[axis]) / (to[axis + 2] - to[axis]).max(1e-6);
-        let place = from[axis] + share * (from[axis + 2] - from[axis]);
+        let place = yolo_line::moved(at as f32 + 0.5, axis, to, from);
         (place.max(0.0) as u32).min(side - 1) as usize
     };
     for y in pixels_in(to[1], to[3], height) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use quick_xml::Reader;
-use quick_xml::escape::unescape;
+use quick_xml::escape::{partial_escape, unescape};
 use quick_xml::events::Event;
 
 use ocelli::BoundingBox;
@@ -112,9 +112,8 @@ fn read(text: &str) -> Result<Option<(Texts, Vec<Texts>)>, quick_xml::Error> {
 }
 
 fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     // XML has no way to write control characters.
-    text.replace(char::is_control, " ")
+    partial_escape(text).replace(char::is_control, " ")
 }
 
 #[cfg(test)]

@@ -15,6 +15,12 @@ pub(crate) fn is_same(before: &BoundingBox, after: &BoundingBox) -> bool {
     before.to_xyxy().iter().zip(after.to_xyxy()).all(|(before, after)| (before - after).abs() <= SAME)
 }
 
+/// A coordinate on an axis, x or y, where it is when the box `from` becomes the box `to`.
+pub(crate) fn moved(value: f32, axis: usize, from: [f32; 4], to: [f32; 4]) -> f32 {
+    let share = (value - from[axis]) / (from[axis + 2] - from[axis]).max(1e-6);
+    to[axis] + share * (to[axis + 2] - to[axis])
+}
+
 /// One line, as it is in the file and in pixels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
@@ -77,8 +83,13 @@ impl Line {
         if let [cx, cy, w, h] = numbers[..] {
             let [x1, x2] = [cx - w / 2.0, cx + w / 2.0].map(|x| (x * width) as f32);
             let [y1, y2] = [cy - h / 2.0, cy + h / 2.0].map(|y| (y * height) as f32);
-            let bbox = BoundingBox::new(x1, y1, x2, y2);
-            return Some(Self { text, class, bbox, polygon: None, mask: None, score, track: None });
+            return Some(Self {
+                text,
+                class,
+                bbox: BoundingBox::new(x1, y1, x2, y2),
+                score,
+                ..Self::default()
+            });
         }
         let (pairs, _) = numbers.as_chunks::<2>();
         if pairs.len() < 3 {
@@ -89,7 +100,7 @@ impl Line {
         let least = |axis: usize| points.iter().map(|point| point[axis]).fold(f32::INFINITY, f32::min);
         let most = |axis: usize| points.iter().map(|point| point[axis]).fold(f32::NEG_INFINITY, f32::max);
         let bbox = BoundingBox::new(least(0), least(1), most(0), most(1));
-        Some(Self { text, class, bbox, polygon: Some(points), mask: None, score, track: None })
+        Some(Self { text, class, bbox, polygon: Some(points), score, ..Self::default() })
     }
 
     /// The line after the instance was changed; what was not changed keeps its digits.
@@ -106,11 +117,8 @@ impl Line {
             None => box_line(instance.class, clipped(&instance.bbox, size).to_xyxy(), size),
             Some(points) => {
                 let (from, to) = (self.bbox.to_xyxy(), clipped(&instance.bbox, size).to_xyxy());
-                let moved = |value: f32, axis: usize| {
-                    let (start, length) = (from[axis], (from[axis + 2] - from[axis]).max(1e-6));
-                    to[axis] + (value - start) / length * (to[axis + 2] - to[axis])
-                };
-                polygon_line(instance.class, points.iter().map(|[x, y]| [moved(*x, 0), moved(*y, 1)]), size)
+                let moved = |&[x, y]: &[f32; 2]| [moved(x, 0, from, to), moved(y, 1, from, to)];
+                polygon_line(instance.class, points.iter().map(moved), size)
             }
         }
     }
@@ -160,18 +168,12 @@ pub(crate) fn followed(
             Some((_, None)) => {}
             Some((before, Some(at))) => {
                 // The polygon moves as the box does.
-                let (from, to, own) =
-                    (before.bbox.to_xyxy(), instance.bbox.to_xyxy(), polygons[at].bbox.to_xyxy());
-                let moved = |edge: usize| {
-                    let axis = edge % 2;
-                    let scale = (to[axis + 2] - to[axis]) / (from[axis + 2] - from[axis]).max(1e-6);
-                    to[axis] + (own[edge] - from[axis]) * scale
-                };
-                let bbox = if is_same(&before.bbox, &instance.bbox) {
-                    polygons[at].bbox
-                } else {
-                    BoundingBox::new(moved(0), moved(1), moved(2), moved(3))
-                };
+                let (from, to) = (before.bbox.to_xyxy(), instance.bbox.to_xyxy());
+                let mut bbox = polygons[at].bbox;
+                if !is_same(&before.bbox, &instance.bbox) {
+                    let own = bbox.to_xyxy();
+                    bbox = std::array::from_fn(|edge| moved(own[edge], edge % 2, from, to)).into();
+                }
                 lines.push(polygons[at].changed(&LabelledInstance { bbox, ..instance.clone() }, size));
             }
         }
