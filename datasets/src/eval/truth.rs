@@ -186,11 +186,9 @@ fn check(dataset: &Dataset) -> Result<(), String> {
         if annotation.bbox.is_none() && annotation.segmentation.is_none() {
             return wrong("it has neither bbox nor segmentation".into());
         }
-        annotation
-            .segmentation
-            .as_ref()
-            .map_or(Ok(()), |one| check_segmentation(one, image))
-            .or_else(wrong)?;
+        if let Some(segmentation) = &annotation.segmentation {
+            check_segmentation(segmentation, image).or_else(wrong)?;
+        }
     }
     Ok(())
 }

@@ -16,18 +16,12 @@ const VOID: u16 = 255;
 /// DAVIS refuses more objects in predictions without the ids of the ground truth.
 const MOST_PROPOSALS: usize = 20;
 
-/// J and F of a pair for each frame.
-#[derive(Clone, Default)]
-struct Values {
-    j: Vec<f64>,
-    f: Vec<f64>,
-}
+/// J and F of a pair, each for all frames.
+type Values = [Vec<f64>; 2];
 
-impl Values {
-    fn push(&mut self, found: &Shape, object: &Shape) {
-        self.j.push(found.iou(object));
-        self.f.push(found.boundary.f_measure(&object.boundary));
-    }
+fn add([j, f]: &mut Values, found: &Shape, object: &Shape) {
+    j.push(found.iou(object));
+    f.push(found.boundary.f_measure(&object.boundary));
 }
 
 /// The masks of one frame, ready to be compared.
@@ -177,7 +171,7 @@ impl Sequence {
         for place in 1..frames - 1 {
             let (truth, found) = self.frame(place)?;
             for (values, number) in values.iter_mut().zip(1..=self.objects) {
-                values.push(&found.shape(number, None), &truth.shape(number, None));
+                add(values, &found.shape(number, None), &truth.shape(number, None));
             }
         }
         Ok(Ok(self.figures(&values)))
@@ -204,11 +198,10 @@ impl Sequence {
                 (1..=self.objects).map(|number| truth.shape(number, Some(&void))).collect();
             for (number, values) in (1..).zip(values.chunks_mut(objects)) {
                 let shape = found.shape(number, Some(&void));
-                values.iter_mut().zip(&shapes).for_each(|(values, object)| values.push(&shape, object));
+                values.iter_mut().zip(&shapes).for_each(|(values, object)| add(values, &shape, object));
             }
         }
-        let scores: Vec<f64> =
-            values.iter().map(|values| (mean(&values.j) + mean(&values.f)) / 2.0).collect();
+        let scores: Vec<f64> = values.iter().map(|[j, f]| (mean(j) + mean(f)) / 2.0).collect();
         let mut of_object = vec![Values::default(); objects];
         for (proposal, object) in assign(&scores, proposals, objects) {
             of_object[object] = values[proposal * objects + object].clone();
@@ -241,7 +234,7 @@ fn statistics(values: &[f64]) -> [f64; 3] {
 
 fn figures(values: &Values) -> JAndFFigures {
     let [[j_mean, j_recall, j_decay], [f_mean, f_recall, f_decay]] =
-        [&values.j, &values.f].map(|of| statistics(of));
+        values.each_ref().map(|of| statistics(of));
     [(j_mean + f_mean) / 2.0, j_mean, j_recall, j_decay, f_mean, f_recall, f_decay].into()
 }
 

@@ -150,7 +150,9 @@ pub(crate) fn begin<'a>(out: &mut dyn Write, names: impl Iterator<Item = &'a str
 }
 
 /// The mask of an instance; left, top, width and height of its box, rounded; and the area of the mask, or else of the box.
-pub(crate) fn extent(record: &Record, instance: &Instance) -> (Option<Mask>, [f64; 4], f64) {
+pub(crate) type Extent = (Option<Mask>, [f64; 4], f64);
+
+pub(crate) fn extent(record: &Record, instance: &Instance) -> Extent {
     let [x1, y1, x2, y2] = instance.bbox.map(f64::from);
     let mask = record.mask(instance);
     let area = mask.as_ref().map_or((x2 - x1) * (y2 - y1), |mask| mask.area() as f64);

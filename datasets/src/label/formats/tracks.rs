@@ -43,24 +43,22 @@ impl Videos {
     /// Those of the frames in these records.
     pub fn of(records: impl Iterator<Item = Result<Record>>) -> Result<Self> {
         // A video that is opened in another way, such as another stream of a file, has other images, in another folder.
-        let mut by_path: BTreeMap<_, (Vec<(u64, String)>, BTreeMap<u64, (u32, u32)>)> = BTreeMap::new();
+        let mut by_path: BTreeMap<_, BTreeMap<(u64, String), (u32, u32)>> = BTreeMap::new();
         for record in records {
             let record = record?;
             let Some(frame) = record.frame else { continue };
             let folder = record.source.parent().and_then(Path::file_name).map(OsString::from);
-            let (images, sizes) = by_path.entry((frame.video, folder)).or_default();
-            images.push((frame.index, record.name));
-            sizes.insert(frame.index, (record.width, record.height));
+            let images = by_path.entry((frame.video, folder)).or_default();
+            images.insert((frame.index, record.name), (record.width, record.height));
         }
         let mut new = Self::default();
         let mut taken = HashSet::new();
-        for ((path, _), (mut images, sizes)) in by_path {
+        for ((path, _), images) in by_path {
             let (_, name) = video_name(Path::new(&path), &mut taken);
-            images.sort();
             let at = new.videos.len();
-            new.frames.extend(images.iter().map(|(index, image)| (image.clone(), (at, *index))));
-            let size = sizes.into_values().next().unwrap_or_default();
-            new.videos.push(Video { id: at as u64 + 1, name, size, images });
+            new.frames.extend(images.keys().map(|(index, image)| (image.clone(), (at, *index))));
+            let size = images.values().next().copied().unwrap_or_default();
+            new.videos.push(Video { id: at as u64 + 1, name, size, images: images.into_keys().collect() });
         }
         Ok(new)
     }

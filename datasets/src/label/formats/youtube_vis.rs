@@ -3,27 +3,18 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use ocelli::{Mask, Result, report::rounded};
+use ocelli::{Result, report::rounded};
 use serde_json::{Value, json};
 
 use crate::label::Record;
-use crate::label::formats::coco::{begin, extent};
+use crate::label::formats::coco::{Extent, begin, extent};
 use crate::label::formats::tracks::{Objects, Video, Videos};
 
 /// The name of the file.
 pub(crate) const YOUTUBE_VIS_FILE: &str = "youtube_vis.json";
 
-/// An object: its instances by the place of the image in the video.
-type Object = BTreeMap<usize, VideoInstance>;
-
-/// An instance as the file has it.
-struct VideoInstance {
-    class: usize,
-    score: f32,
-    mask: Option<Mask>,
-    bbox: [f64; 4],
-    area: f64,
-}
+/// An object: class, score and [`extent`] of its instances, by the place of the image in the video.
+type Object = BTreeMap<usize, (usize, f32, Extent)>;
 
 /// Writes videos. `labelled` reads an image by its name in the data set: its name in the file, and its record. The masks of
 /// one video at a time are in memory.
@@ -45,10 +36,8 @@ pub(crate) fn write_youtube_vis<'a>(
             names.push(name);
             for instance in &record.instances {
                 let number = numbers.number(video.id, instance.track);
-                let object = objects.entry(number).or_insert((instance.track, Object::new()));
-                let (mask, bbox, area) = extent(&record, instance);
-                let (class, score) = (instance.class, instance.score);
-                object.1.insert(place, VideoInstance { class, score, mask, bbox, area });
+                let (_, object) = objects.entry(number).or_insert((instance.track, Object::new()));
+                object.insert(place, (instance.class, instance.score, extent(&record, instance)));
             }
         }
         for (track, object) in objects.values() {
@@ -71,14 +60,16 @@ pub(crate) fn write_youtube_vis<'a>(
 }
 
 fn annotation(id: u64, video: &Video, track: Option<u64>, object: &Object) -> Value {
-    let each = |value: fn(&VideoInstance) -> Value| -> Vec<Value> {
-        (0..video.images.len()).map(|place| object.get(&place).map_or(Value::Null, value)).collect()
+    let each = |value: fn(&Extent) -> Value| -> Vec<Value> {
+        let extents = (0..video.images.len()).map(|place| Some(&object.get(&place)?.2));
+        extents.map(|extent| extent.map_or(Value::Null, value)).collect()
     };
     // A person may have corrected the class in some images: the one in most of them counts.
     let mut classes: BTreeMap<usize, usize> = BTreeMap::new();
-    object.values().for_each(|shown| *classes.entry(shown.class).or_default() += 1);
+    object.values().for_each(|(class, ..)| *classes.entry(*class).or_default() += 1);
     let class = classes.iter().max_by_key(|(class, count)| (**count, std::cmp::Reverse(**class)));
-    let score = object.values().map(|shown| f64::from(shown.score)).sum::<f64>() / object.len().max(1) as f64;
+    let score =
+        object.values().map(|(_, score, _)| f64::from(*score)).sum::<f64>() / object.len().max(1) as f64;
     let mut annotation = json!({
         "id": id,
         "video_id": video.id,
@@ -88,9 +79,9 @@ fn annotation(id: u64, video: &Video, track: Option<u64>, object: &Object) -> Va
         "height": video.size.1,
         "length": video.images.len(),
         "score": rounded(score, 1e5),
-        "segmentations": each(|shown| json!(shown.mask)),
-        "bboxes": each(|shown| json!(shown.bbox)),
-        "areas": each(|shown| json!(shown.area)),
+        "segmentations": each(|(mask, ..)| json!(mask)),
+        "bboxes": each(|(_, bbox, _)| json!(bbox)),
+        "areas": each(|(.., area)| json!(area)),
     });
     if let Some(track) = track {
         annotation["track_id"] = track.into();

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::resume_unwind;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
 
 use ocelli::tracking::{ByteTracker, ByteTrackerOptions, TrackerDetection};
 use ocelli::{
-    BoundingBox, Cancellation, Detection, Detector, Error, Frame, Pipeline, Prompt, Prompts, Result, Sink,
-    Source, classes::Class, pipeline::FrameOutcome, source::Selected, source::Selection,
+    BoundingBox, Cancellation, Detection, Detector, Error, Frame, Pipeline, Prompt, Prompts, Result, Source,
+    classes::Class, pipeline::FrameOutcome, source::Selected, source::Selection,
 };
 
 use super::run::{LabelDevice, LabelStages, SizedDetections, no_device};
@@ -25,17 +25,6 @@ type SeenFrame = (usize, Result<((u64, u64), SizedDetections)>, Vec<usize>);
 
 /// The images of a video that are not labelled yet, by the index of the frame.
 type Pending = BTreeMap<u64, ImageFile>;
-
-/// Passes the results of a pipeline to the thread that labels.
-struct Outcomes(SyncSender<FrameOutcome>);
-
-impl Sink for Outcomes {
-    fn write(&mut self, outcome: &FrameOutcome) -> Result<()> {
-        // It receives until the pipeline has ended.
-        drop(self.0.send(outcome.clone()));
-        Ok(())
-    }
-}
 
 impl LabelJob {
     /// Labels the pending images, which are frames of these videos. Objects are followed through all frames of a video from
@@ -188,9 +177,13 @@ impl LabelJob {
         let mut detector = detectors.next().ok_or_else(no_device)?;
         let prompts = detector.prepare(&Prompts::new(self.classes.classes.iter().map(prompt))?)?;
         let options = detector.model().masklet_options().with_settings(confidence, true, None);
-        let pipeline = Pipeline::builder_embedded(detector, prompts).with_more_devices(detectors);
-        let pipeline =
-            pipeline.with_options(|all| all.memory = Some(options)).with_cancellation(cancellation.clone());
+        let (send, outcomes) = sync_channel(1);
+        let pipeline = Pipeline::builder_embedded(detector, prompts)
+            .with_more_devices(detectors)
+            .with_options(|all| all.memory = Some(options))
+            .with_cancellation(cancellation.clone())
+            // The thread that labels receives until the pipeline has ended.
+            .with_observer(move |outcome: &FrameOutcome| drop(send.send(outcome.clone())));
         let mut selection = Selection::default();
         selection.max_frames = Some(video.frames());
         let source = match (video.open)().and_then(|source| Selected::new(source, selection)) {
@@ -208,9 +201,8 @@ impl LabelJob {
             let instances = self.instances_of(outcome);
             self.finish_frame(file, identity(&file.path), outcome.size, instances, on_event)
         };
-        let (send, outcomes) = sync_channel(1);
         let ran = std::thread::scope(|scope| {
-            let run = scope.spawn(move || pipeline.run(source, &mut [Box::new(Outcomes(send))]));
+            let run = scope.spawn(move || pipeline.run(source, &mut []));
             for outcome in outcomes {
                 // What is held back when a run is stopped is not what the whole run would show.
                 if ended.is_ok() && !cancellation.is_cancelled() {
