@@ -109,20 +109,19 @@ impl Review {
         self.low_scores.sort_by(|a, b| least(a).total_cmp(&least(b)).then_with(|| a.name.cmp(&b.name)));
         let mut sample: Vec<Candidate> = self.sample.into_iter().map(|(_, candidate)| candidate).collect();
         sample.sort_by(|a, b| a.name.cmp(&b.name));
-        let mut files = vec![folder.join("low_confidence.csv"), folder.join("sample.csv")];
-        let rows = self.low_scores.iter().enumerate();
-        let rows = rows.map(|(i, candidate)| candidate.row("unsure", Some(i).filter(|i| *i < self.images)));
-        write_csv(&files[0], HEADER, rows)?;
-        write_csv(&files[1], HEADER, sample.iter().enumerate().map(|(i, one)| one.row("sample", Some(i))))?;
-        self.low_scores.truncate(self.images);
-        let mut pages = Vec::new();
+        let (mut files, mut pages) = (Vec::new(), Vec::new());
         let mut html = String::from(HTML_START);
         let annotator = Annotator::new();
-        for (kind, title, images) in
-            [("unsure", "Least certain", &self.low_scores), ("sample", "Random sample", &sample)]
-        {
+        for (kind, title, list, images) in [
+            ("unsure", "Least certain", "low_confidence.csv", &self.low_scores),
+            ("sample", "Random sample", "sample.csv", &sample),
+        ] {
+            let rows = images.iter().enumerate();
+            let rows = rows.map(|(i, image)| image.row(kind, Some(i).filter(|i| *i < self.images)));
+            files.push(folder.join(list));
+            write_csv(&folder.join(list), HEADER, rows)?;
             html += &format!("<h1>{title}</h1>\n");
-            for (number, images) in images.chunks(PER_PAGE).enumerate() {
+            for (number, images) in images[..images.len().min(self.images)].chunks(PER_PAGE).enumerate() {
                 let name = page_name(kind, number);
                 let path = folder.join(&name);
                 let page = draw_page(images, classes, read, &annotator, check_cancelled)?;

@@ -95,10 +95,7 @@ impl LabelVideo {
         let is_other = !has_images
             && std::fs::read(&of_video)
                 .is_ok_and(|bytes| serde_json::from_slice(&bytes).ok() != Some(before));
-        let mut identities = HashMap::new();
-        if !has_images {
-            identities.insert(path.clone(), before);
-        }
+        let mut identities = HashMap::from_iter((!has_images).then(|| (path.clone(), before)));
         let (mut frame, mut frames, mut images, mut damage) = (Frame::default(), 0, Vec::new(), None);
         let mut opened = open().map_err(|error| damage = Some(error)).ok();
         while let Some(source) = &mut opened {

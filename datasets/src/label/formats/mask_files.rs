@@ -36,15 +36,10 @@ pub(crate) fn mask_files<'a>(
     record.instances.iter().filter_map(move |instance| {
         let mask = record.mask(instance)?;
         let number = numbers.entry(instance.class).or_default();
-        let file = file_name(names, instance.class, *number);
+        let file = format!("{}-{number}.png", names[instance.class]);
         *number += 1;
         Some((file, encoded(&mask)))
     })
-}
-
-/// The file name of an instance: `number` counts within the class, from 0.
-fn file_name(names: &[String], class: usize, number: usize) -> String {
-    format!("{}-{number}.png", names[class])
 }
 
 /// The name of the class in the name of a mask; `None` if a file is none.

@@ -12,36 +12,26 @@ use crate::label::{LabelEvent, OnEvent};
 /// Items that wait for the devices, for each thread that makes them.
 const AHEAD: usize = 2;
 
-/// Work on one item.
-type Work<'a, D, T, R> = &'a (dyn Fn(&mut D, T) -> R + Sync);
-
-/// Devices that take turns. Several work on threads of their own, a single one on the caller's.
-struct Turns<'a, D, T, R> {
-    alone: Option<&'a mut D>,
-    work: Work<'a, D, T, R>,
+/// Devices that take turns, each on a thread of its own.
+struct Turns<T, R> {
     lanes: Vec<(SyncSender<T>, Receiver<R>)>,
     handed: usize,
     taken: usize,
 }
 
-impl<'a, D: Send, T: Send, R: Send> Turns<'a, D, T, R> {
+impl<T: Send, R: Send> Turns<T, R> {
     /// # Errors
     /// [`Io`](ocelli::ErrorKind::Io) if no thread can be started.
-    pub fn start<'scope>(
+    pub fn start<'scope, D: Send>(
         scope: &'scope Scope<'scope, '_>,
-        devices: &'a mut [D],
-        work: Work<'a, D, T, R>,
+        devices: &'scope mut [D],
+        work: &'scope (impl Fn(&mut D, T) -> R + Sync),
     ) -> Result<Self>
     where
-        'a: 'scope,
         T: 'scope,
         R: 'scope,
     {
-        let mut turns = Self { alone: None, work, lanes: Vec::new(), handed: 0, taken: 0 };
-        if let [alone] = devices {
-            turns.alone = Some(alone);
-            return Ok(turns);
-        }
+        let mut turns = Self { lanes: Vec::new(), handed: 0, taken: 0 };
         for device in devices {
             // One item in work, and one that waits.
             let (sender, items) = sync_channel(1);
@@ -66,9 +56,6 @@ impl<'a, D: Send, T: Send, R: Send> Turns<'a, D, T, R> {
     /// # Errors
     /// [`Internal`](ocelli::ErrorKind::Internal) if a device has panicked.
     pub fn hand(&mut self, item: T) -> Result<Option<R>> {
-        if let Some(device) = &mut self.alone {
-            return Ok(Some((self.work)(device, item)));
-        }
         let devices = self.lanes.len();
         let oldest = if self.handed - self.taken == 2 * devices { self.next()? } else { None };
         self.lanes[self.handed % devices].0.send(item).map_err(|_| panicked())?;
@@ -103,9 +90,17 @@ pub(crate) fn in_turns<D: Send, T: Send, R: Send>(
     on_event: &mut OnEvent<'_>,
     mut finish: impl FnMut(R, &mut OnEvent<'_>) -> Result<()>,
 ) -> Result<()> {
+    let ahead = threads * AHEAD;
+    // A single device works on the caller's thread.
+    if let [alone] = devices {
+        return in_order(count, threads, ahead, make, |number, made| {
+            on_event(LabelEvent::Waiting)?;
+            finish(work(alone, (number, made)), on_event)
+        });
+    }
     std::thread::scope(|scope| {
         let mut turns = Turns::start(scope, devices, &work)?;
-        in_order(count, threads, threads * AHEAD, make, |number, made| {
+        in_order(count, threads, ahead, make, |number, made| {
             on_event(LabelEvent::Waiting)?;
             turns.hand((number, made))?.map_or(Ok(()), |done| finish(done, on_event))
         })?;

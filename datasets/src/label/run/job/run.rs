@@ -134,14 +134,8 @@ impl LabelJob {
                 let file = &todo[number];
                 let found =
                     prepared.and_then(|prepared| stages.look(prompts, file, prepared, &preparer, true));
-                SearchedImage {
-                    file,
-                    identity,
-                    found,
-                    first,
-                    classes: prompts.classes.clone(),
-                    device: device.number,
-                }
+                let (classes, device) = (prompts.classes.clone(), device.number);
+                SearchedImage { file, identity, found, first, classes, device }
             };
             in_turns(
                 &mut devices,
