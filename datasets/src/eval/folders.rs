@@ -42,6 +42,8 @@ enum Names {
 const COCO_FILES: [&str; 2] = ["annotations.json", "_annotations.coco.json"];
 /// Folders of Pascal VOC, below the one that is named.
 const VOC_FOLDERS: [&str; 3] = ["", "voc", "VOC2012"];
+/// Names of the file that describes a data set of YOLO.
+const DATA_FILES: [&str; 3] = ["data.yaml", "data.yml", "dataset.yaml"];
 /// Names of the file with the classes.
 const CLASS_FILES: [&str; 4] = ["classes.txt", "labels/classes.txt", "obj.names", "labels.txt"];
 
@@ -81,7 +83,7 @@ fn open(path: &Path) -> Result<Truth> {
     if !path.is_dir() {
         return yolo(path, root, Some(path));
     }
-    if let Some(file) = data_file(path) {
+    if let Some(file) = first_file(path, &DATA_FILES) {
         return yolo(path, path, Some(&file));
     }
     if let Some(folder) = VOC_FOLDERS.iter().map(|name| path.join(name)).find(|folder| is_voc(folder)) {
@@ -93,12 +95,10 @@ fn open(path: &Path) -> Result<Truth> {
     // One split of a data set: its classes are named further up.
     let absolute =
         std::path::absolute(path).map_err(|e| Error::io("cannot read the annotations", path, e))?;
-    let above = absolute
-        .ancestors()
-        .take(4)
-        .find(|folder| data_file(folder).is_some() || class_file(folder).is_some());
+    let names = [&DATA_FILES[..], &CLASS_FILES].concat();
+    let above = absolute.ancestors().take(4).find(|folder| first_file(folder, &names).is_some());
     match above {
-        Some(above) => yolo(path, above, data_file(above).as_deref()),
+        Some(above) => yolo(path, above, first_file(above, &DATA_FILES).as_deref()),
         None => Err(refuse(
             path,
             "no data set; expected a COCO file, a folder of YOLO with data.yaml or classes.txt, or a folder of Pascal VOC with \
@@ -113,12 +113,9 @@ fn coco(folder: &Path, name: &str) -> Result<Truth> {
     Truth::of_coco(&folder.join(name), Some(if images.is_dir() { images } else { folder.to_owned() }))
 }
 
-fn data_file(folder: &Path) -> Option<PathBuf> {
-    ["data.yaml", "data.yml", "dataset.yaml"].iter().map(|name| folder.join(name)).find(|file| file.is_file())
-}
-
-fn class_file(folder: &Path) -> Option<PathBuf> {
-    CLASS_FILES.iter().map(|name| folder.join(name)).find(|file| file.is_file())
+/// The first of some files that a folder has.
+fn first_file(folder: &Path, names: &[&str]) -> Option<PathBuf> {
+    names.iter().map(|name| folder.join(name)).find(|file| file.is_file())
 }
 
 /// Reads a data set of YOLO: `path` is what was named, `root` has the classes.
@@ -127,7 +124,7 @@ fn yolo(path: &Path, root: &Path, data: Option<&Path>) -> Result<Truth> {
     let (names, mut inputs) = match data {
         Some(file) => read_data_file(file, root)?,
         None => {
-            let file = class_file(root).ok_or_else(|| refuse(path, "no classes.txt"))?;
+            let file = first_file(root, &CLASS_FILES).ok_or_else(|| refuse(path, "no classes.txt"))?;
             let text = read_text(&file, "the classes")?;
             ((0..).zip(lines(&text).map(str::to_owned)).collect(), vec![root.to_owned()])
         }

@@ -96,10 +96,9 @@ impl Truth {
         let mut dataset = self.coco.dataset.clone();
         dataset.categories.retain(|category| category_ids.contains(&category.id));
         dataset.annotations.retain(|annotation| category_ids.contains(&annotation.category_id));
-        let unreadable = self.unreadable.clone();
         let truth = Self::from_dataset(dataset)
             .map_err(|why| Error::invalid_argument(format!("categories {category_ids:?}: {why}")))?;
-        Ok(Self { folder: self.folder.clone(), notes: self.notes.clone(), unreadable, ..truth })
+        Ok(Self { coco: truth.coco, ..self.clone() })
     }
 
     /// The images, in the order of the annotations. A width and a height of 0 are unknown.

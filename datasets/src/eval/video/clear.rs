@@ -62,8 +62,7 @@ impl ClearCounts {
             frames += 1;
         }
         for object in followed.values() {
-            let share = object.found as f64 / object.frames as f64;
-            match share {
+            match object.found as f64 / object.frames as f64 {
                 share if share > 0.8 => counts.mostly_tracked += 1,
                 share if share >= 0.2 => counts.partly_tracked += 1,
                 _ => counts.mostly_lost += 1,

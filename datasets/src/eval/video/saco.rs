@@ -96,17 +96,13 @@ fn case(
     found: &Instances,
     overlap: fn(&Instance, &Instance) -> Result<f64>,
 ) -> Result<Case> {
-    let of = |instances: &'_ Instances| instances.get(&id).map_or(0, Vec::len);
-    let mut cases = Vec::with_capacity(objects.len());
-    for objects in objects {
-        let mut overlaps = Vec::new();
-        for one in found.get(&id).into_iter().flatten() {
-            for object in objects.get(&id).into_iter().flatten() {
-                overlaps.push(overlap(one, object)?);
-            }
-        }
-        cases.push(Case::new(&overlaps, of(found), of(objects)));
-    }
+    let found = found.get(&id).map_or(&[][..], Vec::as_slice);
+    let case = |objects: &Instances| {
+        let objects = objects.get(&id).map_or(&[][..], Vec::as_slice);
+        let overlaps = found.iter().flat_map(|one| objects.iter().map(move |object| overlap(one, object)));
+        Ok(Case::new(&overlaps.collect::<Result<Vec<_>>>()?, found.len(), objects.len()))
+    };
+    let cases = objects.iter().map(case).collect::<Result<_>>()?;
     Ok(Case::best(cases).expect("there is at least one file of ground truth"))
 }
 

@@ -152,10 +152,7 @@ impl Vis {
         }
         let file: File = serde_json::from_slice(&bytes).map_err(|e| invalid(path, e))?;
         // Ids are the file's own: names decide.
-        let only = match &self.videos[..] {
-            [only] => Some(only.id),
-            _ => None,
-        };
+        let only = self.videos.first().filter(|_| self.videos.len() == 1).map(|only| only.id);
         let (Some(video), [_]) = (video.or(only), &file.videos[..]) else {
             let (there, here) = (file.videos.len(), self.videos.len());
             let why = format!(
@@ -231,9 +228,7 @@ impl Vis {
         }
         Ok(())
     }
-}
 
-impl Vis {
     /// Gives objects without a number, which programs leave out, that of the object of their video that had one of their masks.
     fn number_as(&mut self, former: &Self) {
         let own = |track: &MaskTrack| Some((track.video, track.number?));
