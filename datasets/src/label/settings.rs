@@ -195,14 +195,10 @@ impl LabelSettings {
             return Err(Error::argument("min_area", self.min_area, "a number of pixels"));
         }
         let mut in_need = [Format::YoloSeg, Format::Masks, Format::YoutubeVis].into_iter();
-        match in_need.find(|format| options.has(*format) && !self.masks) {
-            Some(format) => {
-                let message =
-                    format!("format {format} needs masks, but masks is false in the label settings");
-                Err(Error::invalid_argument(message).about("no_masks"))
-            }
-            None => Ok(()),
-        }
+        in_need.find(|format| options.has(*format) && !self.masks).map_or(Ok(()), |format| {
+            let message = format!("format {format} needs masks, but masks is false in the label settings");
+            Err(Error::invalid_argument(message).about("no_masks"))
+        })
     }
 
     /// Checks that a model can follow objects as these settings want it.
