@@ -288,7 +288,7 @@ fn what_is_no_mask_is_named_and_changes_nothing() {
             "dog-0.png: it has 8 × 8 pixels, expected those of the image, 64 × 64",
         ),
         ("dog-3.png", encoded(&dim), "dog-3.png: its brightest pixel has 1, expected 255"),
-        ("cow-0.png", encoded(&dim), "cow-0.png: no class of the data set has this name"),
+        ("cow-0.png", encoded(&dim), "cow-0.png: expected a class and a number, such as dog-7.png"),
     ];
     for (file, bytes, why) in cases {
         // A change that could be followed does not count, either.
@@ -918,8 +918,7 @@ fn files_that_are_no_masks_of_a_run_stay_and_refuse_none() {
         let (from, to) = ("set/masks/train/a/dog-1.png", format!("set/masks/train/a/{name}"));
         std::fs::rename(place.path(from), place.path(&to)).expect("it is there");
         let unclear = label(&place, &run).expect("it is named").unclear;
-        let why =
-            format!("masks/train/a/{name}: expected the name of a class and a number, such as dog-7.png");
+        let why = format!("masks/train/a/{name}: expected a class and a number, such as dog-7.png");
         assert_eq!(unclear, [why]);
         assert_eq!(found_masks(&place, "a.png").len(), 3);
         std::fs::rename(place.path(&to), place.path(from)).expect("it is there");

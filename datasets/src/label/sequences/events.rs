@@ -56,6 +56,7 @@ impl Sequence {
         self.log.push(format!("restart {restart}, stops after {writes} writes"));
         let run = Run { existing: Existing { restart, ..Existing::default() }, ..self.run.clone() };
         let ended = stopping(writes, || self.place.label(&run));
+        self.is_stopped = ended.is_err();
         match ended {
             Ok(summary) => self.check(&summary),
             Err(e) if self.is_refused(&e) => self.check_person(),

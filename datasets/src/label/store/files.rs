@@ -26,7 +26,7 @@ use ocelli::{Error, Result};
 const FILES_PER_COMMIT: usize = 32;
 const TIME_PER_COMMIT: Duration = Duration::from_secs(2);
 /// In place of the hash of a file that a person changed or saved: no file has it.
-const SAVED: &str = "saved by a person";
+pub(crate) const SAVED: &str = "saved by a person";
 /// The start of the same for a file that was corrected in a shard, or is the person's with others of its image.
 const MERGED: &str = "merged: ";
 /// Temporary files are named `.ocelli-*.part`.
@@ -168,11 +168,6 @@ impl State {
             self.note(file, Some(SAVED.into()), *meaning);
         }
         Ok(owner)
-    }
-
-    /// `true` if a file is on record as changed or removed by a person.
-    pub fn is_noted(&self, file: &str) -> bool {
-        self.is_recorded_as(file, SAVED)
     }
 
     /// Notes that a file is as it was in the other split, if it was moved from there or copied.

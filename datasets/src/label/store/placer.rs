@@ -19,6 +19,7 @@ use crate::label::formats::mask_files::{class_names, mask_files};
 use crate::label::formats::{voc, yolo};
 use crate::label::hash::hash_of_bytes;
 use crate::label::source::{copy_to, is_gone, is_member, is_readable, is_same};
+use crate::label::store::files::SAVED;
 use crate::label::store::layout::{
     VOC_IMAGES, image_path, is_converted, label_path, link_to, masks_folder, voc_image,
 };
@@ -170,7 +171,7 @@ impl Placer {
         {
             let [is_there, is_left] = [&file, &other].map(|file| self.state.root.join(file).exists());
             // What a person removed there is missing here.
-            let is_moved = !is_left && (is_there || self.state.is_noted(&other));
+            let is_moved = !is_left && (is_there || self.state.is_recorded_as(&other, SAVED));
             self.state.note_moved(&file, &other, is_moved)?;
             if self.state.see(&file)? == Owner::Person {
                 let label = format!("{file} {}", self.state.on_disk(&file)?.unwrap_or_default());

@@ -16,7 +16,7 @@ use crate::label::hash::hash_of_bytes;
 use crate::label::store::files::aside_path;
 use crate::label::store::layout::masks_folder;
 use crate::label::store::{Meaning, State, label_files, part_path};
-use crate::label::{DataSetOptions, Format, ImageSet, Record, disk};
+use crate::label::{DataSetOptions, Format, ImageSet, Record};
 
 impl State {
     /// The masks in a folder, by path: those on record, there or not, and those that a person added.
@@ -44,10 +44,8 @@ impl State {
                 self.note_moved(&file.replacen(other, folder, 1), &file, are_moved)?;
             }
         }
-        Ok([
-            self.see_together(&self.masks_in(&train), meaning)?,
-            self.see_together(&self.masks_in(&val), meaning)?,
-        ])
+        let [train, val] = [train, val].map(|folder| self.masks_in(&folder));
+        Ok([self.see_together(&train, meaning)?, self.see_together(&val, meaning)?])
     }
 
     /// The same for all masks of these images and all that are known, if there are any, after label files of these options that were
@@ -98,9 +96,7 @@ impl Placer {
         let seen = self.state.see_masks(name, self.meaning(Some(Format::Masks)))?;
         for split in [validation, !validation].into_iter().filter(|split| seen[usize::from(*split)]) {
             let folder = masks_folder(name, split);
-            if split != validation && !self.state.root.join(&folder).is_dir() {
-                continue;
-            }
+            let is_there = split == validation || self.state.root.join(&folder).is_dir();
             // No other file has this hash.
             let (mut content, mut is_merged) = (String::from("masks\n"), true);
             for file in self.state.masks_in(&folder) {
@@ -109,7 +105,7 @@ impl Placer {
                 content.extend(hash.map(|hash| format!("{} {hash}\n", &file[folder.len()..])));
             }
             let label = format!("{folder} {}", hash_of_bytes(content));
-            corrected.push((Correction { label, is_merged }, (folder, Format::Masks)));
+            corrected.extend(is_there.then_some((Correction { label, is_merged }, (folder, Format::Masks))));
         }
         Ok(corrected)
     }
@@ -128,25 +124,17 @@ impl Placer {
         }
         let mut found: Vec<_> = texts(self, record, Format::Masks).into_iter().map(Some).collect();
         let mut lines = Vec::new();
-        let files = self.state.masks_in(folder);
-        if let Some(name) =
-            pngs(self.state.root.join(folder)).find(|name| !files.contains(&format!("{folder}{name}")))
-        {
-            return Err(format!(
-                "{name}: expected the name of a class and a number, such as {}-7.png",
-                self.file_names[0]
-            ));
+        let files = self.state.masks_in(folder).into_iter().map(|file| self.state.root.join(file));
+        if files.flat_map(|path| [part_path(&path), aside_path(&path)]).any(|path| path.exists()) {
+            return Err(": a run was stopped while it wrote to it; run it again".into());
         }
-        for file in files {
-            let name = &file[folder.len()..];
-            let path = self.state.root.join(&file);
-            if part_path(&path).exists() || aside_path(&path).exists() {
-                return Err(": a run was stopped while it wrote to it; run it again".into());
-            }
-            let read = disk::if_there(std::fs::read(path));
-            let Some(bytes) = read.map_err(|e| format!("{name}: {e}"))? else { continue };
-            let class = class_of(name).and_then(|class| self.file_names.iter().position(|own| own == class));
-            let class = class.ok_or_else(|| format!("{name}: no class of the data set has this name"))?;
+        let folder = self.state.root.join(folder);
+        for name in pngs(folder.clone()).collect::<BTreeSet<_>>() {
+            let bytes = std::fs::read(folder.join(&name)).map_err(|e| format!("{name}: {e}"))?;
+            let class = class_of(&name).and_then(|class| self.file_names.iter().position(|own| own == class));
+            let such = &self.file_names[0];
+            let class = class
+                .ok_or_else(|| format!("{name}: expected a class and a number, such as {such}-7.png"))?;
             let mask =
                 decoded(&bytes, (record.width, record.height)).map_err(|why| format!("{name}: {why}"))?;
             let text = mask_text(class, &mask);
