@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-LIMIT = 72_142
+LIMIT = 72_141
 # Of a function, and of README.md.
 FUNCTION_LINES = 90
 README_WORDS = 900

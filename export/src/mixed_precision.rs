@@ -80,8 +80,7 @@ pub(crate) enum Family {
 /// convolutional backbone, `vit.N` is a stage and `patches` what is before them. The
 /// others are `text.N`, `fusion.N` and `decoder.N`, and `patches`, `neck`, `exemplars`, `words`, `scoring`, `masks` and
 /// `tracker`, which have no numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Block {
     family: Family,
     layer: Option<usize>,
@@ -132,8 +131,6 @@ impl FromStr for Block {
         Ok(Self { family, layer })
     }
 }
-
-ocelli_error::written_as_text!(Block);
 
 #[cfg(test)]
 mod tests {

@@ -27,11 +27,8 @@ pub(super) fn correct(dataset: &mut Dataset, path: &Path) -> Result<Option<Strin
         folder.is_ok_and(|folder| folder.is_some() && root.canonicalize().ok() == folder)
     };
     let Some(root) = data_set_around(path).filter(is_in) else { return Ok(None) };
-    let Some(all) = all_labels(&root)? else { return Ok(None) };
-    check_elsewhere(&all, path)?;
-    if let Some(why) = all.unread {
-        return Err(why);
-    }
+    let Some(mut all) = all_labels(&root)? else { return Ok(None) };
+    check_elsewhere(&mut all, path)?;
     let corrected: Vec<_> = all.images.iter().filter(|image| image.labels.is_corrected).collect();
     if corrected.is_empty() {
         return Ok(None);
@@ -106,10 +103,7 @@ fn has_mask(known: &Annotation, mask: &Mask) -> bool {
 
 /// The data set as its label files are now.
 pub(super) fn data_set(mut all: AllLabels, root: &Path, path: &Path) -> Result<Dataset> {
-    check_elsewhere(&all, path)?;
-    if let Some(why) = all.unread {
-        return Err(why);
-    }
+    check_elsewhere(&mut all, path)?;
     if all.has_boxes {
         // Those of images whose other files were corrected.
         all.images.iter_mut().flat_map(|image| &mut image.labels.instances).for_each(|one| one.mask = None);
@@ -151,9 +145,9 @@ pub(super) fn annotation(instance: &LabelledInstance, image_id: u64, category_id
     Annotation { image_id, category_id, bbox, area, segmentation, ..Annotation::default() }
 }
 
-fn check_elsewhere(all: &AllLabels, path: &Path) -> Result<()> {
+fn check_elsewhere(all: &mut AllLabels, path: &Path) -> Result<()> {
     if all.elsewhere.is_empty() {
-        return Ok(());
+        return all.unread.take().map_or(Ok(()), Err);
     }
     let files: Vec<&str> = all.elsewhere.iter().map(String::as_str).collect();
     let why = format!(

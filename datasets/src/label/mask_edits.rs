@@ -646,6 +646,45 @@ fn merges_take_the_masks_of_a_shard_together_after_any_stop() {
 }
 
 #[test]
+fn an_image_that_is_moved_in_a_shard_is_moved_by_a_merge() {
+    for is_painted in [false, true] {
+        let (place, run) = (Place::new(), run_with(&[Format::Yolo, Format::Masks, Format::Coco]));
+        (0..).zip(NAMES).for_each(|(number, name)| place.image(name, 2 + number));
+        shards(&place, &run);
+        join(&place).expect("they belong together");
+        let is_there = |shard: &&str| place.path(&format!("{shard}/labels/train/a.txt")).is_file();
+        let shard = ["one", "two"].into_iter().find(is_there).expect("it is in one");
+        if is_painted {
+            write(&place, &format!("{shard}/masks/train/a/dog-1.png"), &changed(22, 2));
+            shards(&place, &run);
+            join(&place).expect("they belong together");
+        }
+        for file in ["labels/train/a.txt", "images/train/a.png", "masks/train/a"] {
+            move_to_val(&place, &format!("{shard}/{file}"));
+        }
+        shards(&place, &run);
+        for _ in 0..2 {
+            let summary = join(&place).expect("they belong together");
+            assert_eq!(
+                (summary.unclear.len(), summary.corrected.len()),
+                (0, usize::from(is_painted)),
+                "{summary:?}"
+            );
+            for (file, is_there) in [
+                ("labels/train/a.txt", false),
+                ("labels/val/a.txt", true),
+                ("masks/val/a/dog-1.png", true),
+                ("masks/train/a/dog-1.png", false),
+            ] {
+                assert_eq!(place.path(&format!("joined/{file}")).exists(), is_there, "{is_painted}: {file}");
+            }
+            let middle = if is_painted { (0, 1.0, changed(22, 2)) } else { (0, 0.8, square(22, 2)) };
+            check(&place, "joined", "a.png", &[(0, 0.9, square(2, 2)), middle, (0, 0.7, square(42, 2))]);
+        }
+    }
+}
+
+#[test]
 fn masks_of_boxes_that_moved_are_those_of_the_files() {
     let (place, run) = labelled(&[Format::Yolo, Format::Masks, Format::Coco]);
     let moved = |left: f64| {
@@ -900,6 +939,7 @@ fn files_that_are_no_masks_of_a_run_stay_and_refuse_none() {
     run.options.formats = vec![Format::Yolo];
     label(&place, &run).expect("masks are dropped");
     write(&place, "set/masks/train/a/dog-0.png", &square(30, 30));
+    label(&place, &run).expect("masks are no format of it");
     run.existing = Existing { restart: true, discard_corrections: true };
     label(&place, &run).expect("masks are no format of it");
     assert_eq!(masks(&place, "set").len(), 1);

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
-
 use crate::calibration::Calibration;
 use crate::checkpoint::Checkpoint;
 use crate::contract::{FORMAT_VERSION, MAX_GRID, MAX_IMGSZ, Precision, Prompting, Target};
@@ -19,8 +17,7 @@ use ocelli_error::{Error, Result};
 const WRITER_REVISION: u32 = 5;
 
 /// Options of an export; the [`Default`] is the unchanged checkpoint, for ONNX Runtime.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportOptions {
     /// The side of the input in pixels, a multiple of the patch size; the checkpoint's own by default.
     pub imgsz: Option<usize>,
@@ -39,7 +36,6 @@ pub struct ExportOptions {
     /// [`for_calibration`](Self::for_calibration).
     pub observes: bool,
     /// The tokens of a text prompt: with the CLS token or without it.
-    #[serde(rename = "prompt")]
     pub prompting: Prompting,
     /// Removes everything that only masks need: the finer feature maps and the mask head.
     pub detection_only: bool,

@@ -45,8 +45,6 @@ pub(super) struct MaskTrack {
     pub(super) category: u64,
     /// The `track_id`.
     number: Option<u64>,
-    /// Without a number, it has a mask of an object that has one.
-    is_part: bool,
     /// 1 in ground truth.
     pub(super) score: f64,
     pub(super) is_crowd: bool,
@@ -218,7 +216,6 @@ impl Vis {
                 video: record.video_id,
                 category: record.category_id,
                 number: record.track_id,
-                is_part: false,
                 score,
                 is_crowd: is_true(&record.iscrowd),
                 masks,
@@ -230,21 +227,27 @@ impl Vis {
     }
 
     /// Gives objects without a number, which programs leave out, that of the object of their video that had one of their masks.
-    fn number_as(&mut self, former: &Self) {
+    fn number_as(&mut self, former: &Self, path: &Path) -> Result<()> {
         let own = |track: &MaskTrack| Some((track.video, track.number?));
         let mut taken: HashSet<(u64, u64)> = self.tracks.iter().filter_map(own).collect();
-        for track in self.tracks.iter_mut().filter(|track| track.number.is_none()) {
+        for (place, track) in self.tracks.iter_mut().enumerate().filter(|(_, track)| track.number.is_none()) {
             let has_mask = |other: &&MaskTrack| {
                 let masks = track.masks.iter().zip(&other.masks);
                 other.video == track.video
-                    && masks.into_iter().any(|(mask, before)| mask.is_some() && mask == before)
+                    && masks
+                        .into_iter()
+                        .any(|(a, b)| a == b && a.as_ref().is_some_and(|mask| mask.area() > 0))
             };
-            let mut known = former.tracks.iter().filter(has_mask).filter_map(own).peekable();
-            let is_known = known.peek().is_some();
-            let number = known.find(|number| !taken.contains(number));
+            let known = || former.tracks.iter().filter(has_mask).filter_map(own);
+            let number = known().find(|number| !taken.contains(number));
+            if number.is_none() && (known().next().is_some() || track.masks.iter().flatten().count() > 1) {
+                let why = "expected a track_id; give a new object a number that no other one has";
+                return Err(wrong_entry(ErrorKind::InvalidData, path, place, why));
+            }
             taken.extend(number);
-            (track.number, track.is_part) = (number.map(|(_, number)| number), is_known && number.is_none());
+            track.number = number.map(|(_, number)| number);
         }
+        Ok(())
     }
 }
 
@@ -257,7 +260,7 @@ pub(crate) fn in_images(bytes: &[u8], former: Option<&[u8]>, path: &Path) -> Res
     let open = |bytes: &[u8]| Vis::of(path, serde_json::from_slice(bytes).map_err(|e| invalid(path, e))?);
     let mut vis = open(bytes)?;
     if let Some(former) = former {
-        vis.number_as(&open(former)?);
+        vis.number_as(&open(former)?, path)?;
     }
     let (mut images, mut annotations, mut first) = (Vec::new(), Vec::new(), HashMap::new());
     for video in &vis.videos {
@@ -271,22 +274,12 @@ pub(crate) fn in_images(bytes: &[u8], former: Option<&[u8]>, path: &Path) -> Res
     }
     let mut numbers = HashSet::new();
     for (place, track) in vis.tracks.iter().enumerate() {
-        let masks = || {
-            (first[&track.video]..)
-                .zip(&track.masks)
-                .filter_map(|(image, mask)| Some((image, mask.as_ref()?)))
-        };
-        let wrong = |why: &str| Err(wrong_entry(ErrorKind::InvalidData, path, place, why));
-        match track.number {
-            Some(number) if !numbers.insert((track.video, number)) => {
-                return wrong("another object has its track_id");
-            }
-            None if former.is_some() && (track.is_part || masks().count() > 1) => {
-                return wrong("expected a track_id; give a new object a number that no other one has");
-            }
-            _ => {}
+        let masks = (first[&track.video]..).zip(&track.masks);
+        let masks = masks.filter_map(|(image, mask)| Some((image, mask.as_ref()?)));
+        if track.number.is_some_and(|number| !numbers.insert((track.video, number))) {
+            return Err(wrong_entry(ErrorKind::InvalidData, path, place, "another object has its track_id"));
         }
-        annotations.extend(masks().filter(|(_, mask)| mask.area() > 0).map(|(image_id, mask)| Annotation {
+        annotations.extend(masks.filter(|(_, mask)| mask.area() > 0).map(|(image_id, mask)| Annotation {
             image_id,
             category_id: track.category,
             iscrowd: track.is_crowd,

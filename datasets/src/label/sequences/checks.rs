@@ -77,7 +77,8 @@ impl Sequence {
             let stem = stem_of(&label);
             // Annotations that were corrected later count.
             let is_saved = self.saved.contains_key(stem) || self.contradicted.contains(stem);
-            let is_other = self.person.contains_key(&label) || is_saved || reported(summary).contains(&stem);
+            let is_persons = labels_of(stem).iter().any(|label| self.person.contains_key(label));
+            let is_other = is_persons || is_saved || reported(summary).contains(&stem);
             if is_other || image_beside(&self.place, &label).is_none() {
                 continue;
             }

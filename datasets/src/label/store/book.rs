@@ -48,7 +48,8 @@ impl Book {
     /// The label files of an image; the first is the one that is shown.
     pub fn label_files(&mut self, name: &str) -> Result<Vec<LabelFile>> {
         let placer = &mut self.placer;
-        let validation = placer.settle(name)?;
+        placer.corrections(name)?;
+        let validation = placer.is_validation(name);
         let read = |path: &Path| {
             let text = disk::if_there(std::fs::read_to_string(path)).map(Option::unwrap_or_default);
             text.map_err(|e| Error::io("cannot read the labels", path, e))

@@ -7,7 +7,7 @@ use ocelli::{Error, ErrorKind, Result, classes::ClassMap};
 use serde_json::Value;
 
 use crate::label::source::content_of;
-use crate::label::store::journal::{classes_at, source_hash};
+use crate::label::store::journal::source_hash;
 use crate::label::store::layout::{PROPOSALS, is_dropped, meaning_of};
 use crate::label::store::{
     COCO_FILE, ClassHashes, Contents, Entry, Event, Journal, OutputFolder, Owner, Placer, SavedLabels, State,
@@ -75,8 +75,7 @@ impl DataSet {
         let path = journal_path(&folder.root);
         let before = state.contents.clone().filter(|_| !restart);
         let hashes = ClassHashes::new(classes.names());
-        let is_new = restart || existing.discard_corrections;
-        see_all(&mut state, is_new, &path, options, &hashes, &whole)?;
+        state.see_all(&whole, options, &hashes, restart || existing.discard_corrections)?;
         if !existing.discard_corrections {
             let way_out = if merges {
                 "name another output folder"
@@ -207,23 +206,6 @@ impl DataSet {
         }
         Ok(())
     }
-}
-
-/// Notes whose all files are, before any are removed or classes mean something else.
-fn see_all(
-    state: &mut State,
-    is_new: bool,
-    journal: &Path,
-    options: &DataSetOptions,
-    classes: &ClassHashes,
-    whole: &ImageSet,
-) -> Result<()> {
-    let classes_before = classes_at(journal).map(|classes| ClassHashes::new(classes.names()).all);
-    let before = state.contents.as_ref().map_or_else(|| options.clone(), |contents| contents.options.clone());
-    if is_new || before.formats != options.formats || classes_before != Some(classes.all) {
-        state.see_all(whole, &[options, &before], classes_before.unwrap_or(classes.all))?;
-    }
-    Ok(())
 }
 
 /// Replaces the journal by one with what is kept of the former one.

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::label::hash::{hash_of_bytes, hash_on_disk};
+use crate::label::store::layout::{HANDLED, PROPOSALS};
 use crate::label::store::state::{Event, FileEntry, Staged, State};
 use crate::label::store::{ClassHashes, Meaning};
 use crate::label::{Format, disk};
@@ -26,7 +27,7 @@ use ocelli::{Error, Result};
 const FILES_PER_COMMIT: usize = 32;
 const TIME_PER_COMMIT: Duration = Duration::from_secs(2);
 /// In place of the hash of a file that a person changed or saved: no file has it.
-pub(crate) const SAVED: &str = "saved by a person";
+const SAVED: &str = "saved by a person";
 /// The start of the same for a file that was corrected in a shard, or is the person's with others of its image.
 const MERGED: &str = "merged: ";
 /// Temporary files are named `.ocelli-*.part`.
@@ -162,8 +163,7 @@ impl State {
         if owner == Owner::Person
             && let Some(FileEntry { hash: Some(hash), meaning, .. }) = self.files.get(file)
             && meaning.is_of_image()
-            && hash != SAVED
-            && !hash.starts_with(MERGED)
+            && !is_noted(hash)
         {
             self.note(file, Some(SAVED.into()), *meaning);
         }
@@ -175,10 +175,16 @@ impl State {
         let Some(entry) = self.files.get(former).filter(|entry| entry.hash.is_some()).cloned() else {
             return Ok(());
         };
-        if !self.is_recorded(file) && (is_moved || self.on_disk(file)? == entry.hash) {
+        let is_noted = is_moved && entry.hash.as_deref().is_some_and(is_noted);
+        if is_noted || !self.is_recorded(file) && (is_moved || self.on_disk(file)? == entry.hash) {
             self.note(file, entry.hash, entry.meaning);
             if is_moved {
                 self.note(former, None, entry.meaning);
+                // What is proposed for it has another name, too.
+                self.remove(&format!("{PROPOSALS}{former}"))?;
+                if let Some(meaning) = self.recorded_meaning(&format!("{HANDLED}{former}")) {
+                    self.note(&format!("{HANDLED}{file}"), None, meaning);
+                }
             }
         }
         Ok(())
@@ -209,7 +215,7 @@ impl State {
     /// The recorded files of these that are there and have this owner.
     pub fn existing_of(&self, owner: Owner, is_meant: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         let mut found = Vec::new();
-        for file in self.files.keys().filter(|file| is_meant(file)) {
+        for file in self.files.keys().filter(|file| self.is_recorded(file) && is_meant(file)) {
             let on_disk = self.on_disk(file)?;
             // A mask that was removed is a correction in its folder.
             let is_mask = self.files[file].meaning.format == Some(Format::Masks);
@@ -300,7 +306,12 @@ impl State {
                 }
                 Ok(Owner::Ours)
             }
-            Owner::Person if is_known && (on_disk.is_some() || meaning.is_of_image()) => self.see(file),
+            Owner::Person if is_known && (on_disk.is_some() || meaning.is_of_image()) => {
+                if meaning.is_of_image() && !self.is_recorded(file) {
+                    self.note(file, Some(SAVED.into()), meaning);
+                }
+                self.see(file)
+            }
             _ => {
                 let part = self.write_part(file, |out| out.write_all(bytes))?;
                 self.place_part(file, meaning, part)
@@ -340,6 +351,7 @@ impl State {
         let on_disk = self.on_disk(file)?;
         let owner = self.owner_of(file, on_disk.as_deref());
         if owner == Owner::Ours
+            && self.log.file.is_some()
             && let Some(known) = self.files.get(file)
         {
             let entry = FileEntry { hash: None, before: on_disk, ..known.clone() };
@@ -396,6 +408,11 @@ impl State {
 /// In place of the hash of a file that was corrected in a shard: no file has it, so that the file is the person's.
 fn merged(content: Option<&str>) -> String {
     format!("{MERGED}{}", content.unwrap_or("removed"))
+}
+
+/// `true` for what is on record in place of the hash of a person's file.
+fn is_noted(hash: &str) -> bool {
+    hash == SAVED || hash.starts_with(MERGED)
 }
 
 /// The temporary name of a file, in its folder.

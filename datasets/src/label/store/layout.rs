@@ -38,6 +38,8 @@ pub(crate) fn copy_name(name: &str) -> String {
 pub(crate) const VOC_IMAGES: &str = "voc/JPEGImages/";
 /// The folder of what corrected label files lack.
 pub(crate) const PROPOSALS: &str = "added/";
+/// On record, without a file, for each proposal that the person removed: its classes are not proposed again.
+pub(crate) const HANDLED: &str = "added/handled/";
 /// The path of an image for VOC, which has one folder for all splits.
 pub(crate) fn voc_image(name: &str) -> String {
     format!("{VOC_IMAGES}{}", copy_name(name))

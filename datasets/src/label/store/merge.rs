@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::label::store::folder::unusable;
 use crate::label::store::journal::difference;
 use crate::label::store::layout::masks_folder;
-use crate::label::store::placer::hash_of_label;
+use crate::label::store::placer::is_same_label;
 use crate::label::store::{
     ClassHashes, Contents, DataSet, Entry, Event, Existing, Journal, Meaning, Opening, OutputFolder, Owner,
     Placer, SavedLabels, State, Summary, classes_of, journal_path, label_files,
@@ -43,8 +43,7 @@ impl Part {
         state.recover(&OutputFolder::FOLDERS)?;
         let mut state = state.follow_annotations(&contents.options, None)?;
         let classes = classes_of(&settings).unwrap_or_default();
-        let hash = ClassHashes::new(classes.names()).all;
-        state.see_all(&ImageSet::default(), &[&contents.options], hash)?;
+        state.see_all(&ImageSet::default(), &contents.options, &ClassHashes::new(classes.names()), true)?;
         let placer = Placer::new(state, &contents.options, &ImageSet::default(), &classes);
         Ok(Self { folder, contents, journal, settings, placer })
     }
@@ -175,13 +174,7 @@ fn copy_work(joined: &mut DataSet, part: &Part, image: &Owned, name: &str) -> Re
     // Labels that were corrected for an earlier image are so in the joined data set.
     let known = part.placer.state.images.get(&image.name).filter(|known| !known.outdated_labels.is_empty());
     let Some(outdated) = known.map(|known| &known.outdated_labels) else { return Ok(()) };
-    let is_outdated = |label: &String| {
-        if image.name == *name {
-            outdated.contains(label)
-        } else {
-            outdated.iter().any(|other| hash_of_label(other) == hash_of_label(label))
-        }
-    };
+    let is_outdated = |label: &String| outdated.iter().any(|other| is_same_label(label, other));
     let corrections = joined.placer.corrections(name)?.into_iter();
     let there = corrections.map(|correction| correction.label).filter(is_outdated);
     joined.placer.state.change_image(name, |known| {
@@ -290,6 +283,17 @@ fn copy_saved(joined: &mut DataSet, parts: &[Part], owned: &HashMap<PathBuf, Own
 fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &str) -> Result<()> {
     let placer = &mut joined.placer;
     let Some(record) = joined.journal.labelled(name)? else { return Ok(()) };
+    let there = part.placer.split_on_disk(name_there)?;
+    if let Some(validation) = there.filter(|there| placer.is_validation(name) != *there)
+        && !has_own_corrections(placer, name)?
+    {
+        // It was moved to the other split in the shard.
+        for (file, _) in placer.files_with_labels(name, !validation) {
+            placer.state.remove(&file)?;
+        }
+        placer.state.commit()?;
+        placer.prefer(name, validation);
+    }
     let mut files = BTreeMap::new();
     let (mut split, mut folders) = (None, Vec::new());
     for validation in [false, true] {
@@ -338,6 +342,10 @@ fn copy_corrections(joined: &mut DataSet, part: &Part, name_there: &str, name: &
     let others = files.extract_if(.., |_, (_, format, _)| *format != Format::Masks).collect();
     merge_files(placer, part, name, files)?;
     for (from, to) in folders {
+        let masks = placer.state.masks_in(&to).into_iter();
+        if !masks.map(|file| placer.state.is_merged(&file)).collect::<Result<Vec<_>>>()?.contains(&true) {
+            continue;
+        }
         // Without its folder, masks are missing, and in an empty one they were removed.
         if part.folder.root.join(from).is_dir() {
             placer.create_folder_of(&placer.state.root.join(to).join("any"))?;

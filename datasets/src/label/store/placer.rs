@@ -19,7 +19,6 @@ use crate::label::formats::mask_files::{class_names, mask_files};
 use crate::label::formats::{voc, yolo};
 use crate::label::hash::hash_of_bytes;
 use crate::label::source::{copy_to, is_gone, is_member, is_readable, is_same};
-use crate::label::store::files::SAVED;
 use crate::label::store::layout::{
     VOC_IMAGES, image_path, is_converted, label_path, link_to, masks_folder, voc_image,
 };
@@ -118,7 +117,7 @@ impl Placer {
     }
 
     /// The split that has the label files of an image, or is on record for them. Without label files, images count.
-    fn split_on_disk(&self, name: &str) -> Result<Option<bool>> {
+    pub fn split_on_disk(&self, name: &str) -> Result<Option<bool>> {
         let folders = self.options.yolo_folders();
         let labels = |validation| {
             folders.iter().map(move |(folder, _)| format!("{folder}labels/{}", label_path(name, validation)))
@@ -158,21 +157,10 @@ impl Placer {
         let saved = self.state.saved.get(name).cloned();
         let older_labels = saved.as_ref().map_or(&[][..], |saved| &saved.older);
         // In a shard or in the other split the file has another name.
-        let is_older = |label: &String| {
-            let hash = hash_of_label(label);
-            older_labels
-                .iter()
-                .any(|other| label == other || !hash.is_empty() && hash == hash_of_label(other))
-        };
+        let is_older = |label: &String| older_labels.iter().any(|other| is_same_label(label, other));
         let mut all = Vec::new();
-        let others = label_files(&self.options, name, !validation);
-        for ((file, format), (other, _)) in
-            label_files(&self.options, name, validation).into_iter().zip(others)
-        {
-            let [is_there, is_left] = [&file, &other].map(|file| self.state.root.join(file).exists());
-            // What a person removed there is missing here.
-            let is_moved = !is_left && (is_there || self.state.is_recorded_as(&other, SAVED));
-            self.state.note_moved(&file, &other, is_moved)?;
+        self.state.see_moves(&self.options, name, validation)?;
+        for (file, format) in label_files(&self.options, name, validation) {
             if self.state.see(&file)? == Owner::Person {
                 let label = format!("{file} {}", self.state.on_disk(&file)?.unwrap_or_default());
                 let is_merged = self.state.is_merged(&file)?;
@@ -473,9 +461,10 @@ impl Placer {
     }
 }
 
-/// The hash of a corrected label file, as a [`Correction`] names it.
-pub(super) fn hash_of_label(label: &str) -> &str {
-    label.rsplit(' ').next().unwrap_or(label)
+/// `true` if two corrected label files, as a [`Correction`] names them, are one, or have the same content.
+pub(super) fn is_same_label(a: &str, b: &str) -> bool {
+    let [hash, other] = [a, b].map(|label| label.rsplit(' ').next().unwrap_or_default());
+    a == b || !hash.is_empty() && hash == other
 }
 
 fn is_link_to(path: &Path, source: &Path) -> bool {

@@ -11,7 +11,7 @@ use crate::label::formats::yolo;
 use crate::label::formats::youtube_vis::write_youtube_vis;
 use crate::label::images::split_extension;
 use crate::label::review::{Review, write_csv};
-use crate::label::store::placer::as_corrected;
+use crate::label::store::placer::{as_corrected, is_same_label};
 use crate::label::store::{Contents, DataSet, Entry, Journal, Placer, WHOLE_FILES};
 use crate::label::{CheckCancelled, Format, ImageFile, ImageSet, Record, disk, identity};
 use ocelli::{Error, ErrorKind, Result};
@@ -309,7 +309,8 @@ fn note_described(
     let mut labels: Vec<String> = corrections.map(|correction| correction.label).collect();
     let Some(known) = placer.state.images.get(name) else { return Ok(false) };
     let is_replaced = is_other && !(described == now && placer.has_content_of_source(name));
-    labels.retain(|label| is_replaced || known.outdated_labels.contains(label));
+    labels
+        .retain(|label| is_replaced || known.outdated_labels.iter().any(|other| is_same_label(label, other)));
     let is_outdated = !labels.is_empty();
     placer.state.change_image(name, |known| {
         known.describe(described);

@@ -215,11 +215,6 @@ fn is_twin(one: &Instance, other: &Instance) -> bool {
     one.class == other.class && (common > MATCH * a.area().min(b.area()) || is_same_box(&a, &b))
 }
 
-fn has_mask(record: &Record, one: &Instance, mask: &Mask) -> bool {
-    // There is no overlap of two without pixels.
-    record.mask(one).is_some_and(|own| own == *mask || own.iou(mask).is_ok_and(|iou| iou > SAME_MASK))
-}
-
 /// Gives instances the masks of another file, in which they mean the same, where `counts` says so of its instance. Returns whether the
 /// other masks are the same.
 fn take_masks(there: &mut Record, own: &Record, counts: impl Fn(usize) -> bool) -> bool {
@@ -230,7 +225,10 @@ fn take_masks(there: &mut Record, own: &Record, counts: impl Fn(usize) -> bool) 
         if counts(number) {
             there.instances[at].mask.clone_from(&twin.mask);
         } else {
-            are_same &= own.mask(twin).is_none_or(|mask| has_mask(there, &there.instances[at], &mask));
+            // There is no overlap of two without pixels.
+            let is_same = |a: Mask, b: Mask| a == b || a.iou(&b).is_ok_and(|iou| iou > SAME_MASK);
+            let ours = there.mask(&there.instances[at]);
+            are_same &= own.mask(twin).is_none_or(|mask| ours.is_some_and(|ours| is_same(ours, mask)));
         }
     }
     are_same

@@ -14,8 +14,9 @@ use crate::label::formats::mask_files::{class_of, decoded, mask_text};
 use crate::label::formats::yolo_line::Line;
 use crate::label::hash::hash_of_bytes;
 use crate::label::store::files::aside_path;
+use crate::label::store::journal::classes_at;
 use crate::label::store::layout::masks_folder;
-use crate::label::store::{Meaning, State, label_files, part_path};
+use crate::label::store::{ClassHashes, Meaning, State, journal_path, label_files, part_path};
 use crate::label::{DataSetOptions, Format, ImageSet, Record};
 
 impl State {
@@ -30,6 +31,19 @@ impl State {
         known.chain(there).collect()
     }
 
+    /// Notes label files of an image that were moved to a split. If one was, others that are missing were removed before.
+    pub fn see_moves(&mut self, options: &DataSetOptions, name: &str, validation: bool) -> Result<()> {
+        let [files, others] = [validation, !validation].map(|split| label_files(options, name, split));
+        let root = self.root.clone();
+        let pairs = files.iter().zip(&others).map(|((file, _), (other, _))| (file, other));
+        let missing = pairs.filter(|(_, other)| !root.join(other).exists());
+        let is_moved = |file: &str, other: &str| root.join(file).exists() && self.is_recorded(other);
+        if missing.clone().any(|(file, other)| is_moved(file, other)) {
+            missing.clone().try_for_each(|(file, other)| self.note_moved(file, other, true))?;
+        }
+        Ok(())
+    }
+
     /// Makes all masks of an image in a split the person's if one of them is, and returns this for each split. Those that were moved or
     /// copied from the other one are as they were there, and those that were added are on record with this meaning from now on.
     pub fn see_masks(&mut self, name: &str, meaning: Meaning) -> Result<[bool; 2]> {
@@ -37,7 +51,7 @@ impl State {
         for (folder, other) in [(&train, &val), (&val, &train)] {
             let mut former = self.masks_in(other);
             former.retain(|file| self.is_recorded(file));
-            let are_moved = self.root.join(folder).is_dir()
+            let are_moved = pngs(self.root.join(folder)).next().is_some()
                 && !self.masks_in(folder).iter().any(|file| self.is_recorded(file))
                 && !former.iter().any(|file| self.root.join(file).exists());
             for file in former {
@@ -48,22 +62,30 @@ impl State {
         Ok([self.see_together(&train, meaning)?, self.see_together(&val, meaning)?])
     }
 
-    /// The same for all masks of these images and all that are known, if there are any, after label files of these options that were
-    /// moved to the other split.
-    pub fn see_all(&mut self, images: &ImageSet, options: &[&DataSetOptions], classes: u64) -> Result<()> {
+    /// Notes whose all files are of these images and those that are known, before any are removed or classes mean something else: if it
+    /// is new, or was written with other formats or classes.
+    pub fn see_all(
+        &mut self,
+        images: &ImageSet,
+        options: &DataSetOptions,
+        classes: &ClassHashes,
+        is_new: bool,
+    ) -> Result<()> {
+        let written =
+            classes_at(&journal_path(&self.root)).map(|classes| ClassHashes::new(classes.names()).all);
+        let before = self.contents.as_ref().map_or(options, |contents| &contents.options).clone();
+        if !is_new && before.formats == options.formats && written == Some(classes.all) {
+            return Ok(());
+        }
         let named = images.files().iter().map(|file| file.name.clone());
         let names: BTreeSet<String> = self.images.keys().cloned().chain(named).collect();
-        let meaning = Meaning { format: Some(Format::Masks), classes };
-        let has_masks = options[0].has(Format::Masks)
+        let meaning = Meaning { format: Some(Format::Masks), classes: written.unwrap_or(classes.all) };
+        let has_masks = options.has(Format::Masks)
             || self.files.values().any(|one| one.meaning.format == meaning.format && one.hash.is_some());
         for name in names {
-            for options in options {
-                let [train, val] = [false, true].map(|split| label_files(options, &name, split));
-                for ((train, _), (val, _)) in train.iter().zip(&val) {
-                    let [is_train, is_val] = [train, val].map(|file| self.root.join(file).exists());
-                    self.note_moved(val, train, is_val && !is_train)?;
-                    self.note_moved(train, val, is_train && !is_val)?;
-                }
+            for options in [options, &before] {
+                self.see_moves(options, &name, false)?;
+                self.see_moves(options, &name, true)?;
             }
             if has_masks {
                 self.see_masks(&name, meaning)?;

@@ -5,12 +5,9 @@ use std::path::PathBuf;
 use ocelli::Result;
 
 use super::Placer;
-use crate::label::store::layout::PROPOSALS;
+use crate::label::store::layout::{HANDLED, PROPOSALS};
 use crate::label::store::{Meaning, Owner};
 use crate::label::{Format, Record, disk};
-
-/// On record, without a file, for each proposal that the person removed: its classes are not proposed again.
-const HANDLED: &str = "added/handled/";
 
 impl Placer {
     /// Classes that were added since a file was written are not in it if it was corrected: they are in another file, for the
